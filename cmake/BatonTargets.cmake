@@ -1,0 +1,39 @@
+# How baton's libraries and tests are declared: a folder is a library, its sources are the files in it.
+
+add_library(baton_options INTERFACE)
+target_include_directories(baton_options INTERFACE ${CMAKE_SOURCE_DIR})
+# One arithmetic (kernels/ARITHMETIC.md): the compiler must not fuse or reorder floating point by itself.
+target_compile_options(baton_options INTERFACE
+  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror -ffp-contract=off)
+if(BATON_SANITIZE)
+  target_compile_options(baton_options INTERFACE -fsanitize=${BATON_SANITIZE} -fno-omit-frame-pointer -g)
+  target_link_options(baton_options INTERFACE -fsanitize=${BATON_SANITIZE})
+  if(BATON_SANITIZE MATCHES "undefined")
+    target_compile_options(baton_options INTERFACE -fno-sanitize-recover=undefined)
+  endif()
+endif()
+
+# baton_library(NAME [DEPENDS targets...]): a static library of all .cc files of the current folder.
+function(baton_library name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  if(sources)
+    add_library(${name} STATIC ${sources})
+    target_link_libraries(${name} PUBLIC baton_options ${ARG_DEPENDS})
+  else()  # headers only
+    add_library(${name} INTERFACE)
+    target_link_libraries(${name} INTERFACE baton_options ${ARG_DEPENDS})
+  endif()
+endfunction()
+
+# baton_test(NAME [DEPENDS targets...]): one program of all *_test.cc files of the current folder; ctest lists each case.
+function(baton_test name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(${name} ${sources})
+  target_link_libraries(${name} PRIVATE baton_options ${ARG_DEPENDS} GTest::gmock_main)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 300)
+endfunction()
