@@ -1,0 +1,202 @@
+// What a stage computes with: memory and a dozen operations over micro-batches, on CPU or CUDA.
+//
+// Shapes and types were checked when weights were bound, so operations return nothing and cannot meet "unsupported".
+// Owner: a worker. One thread (the stage's) calls the operations, in order; a backend may queue them (CUDA), so results are
+// only there after Sync or a copy to the host. Each operation's arithmetic is fixed by kernels/ARITHMETIC.md: the bits of a
+// row do not depend on the other rows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/base/token_id.h"
+#include "engine/tensor/tensor_view.h"
+
+namespace baton::engine {
+
+// float32 activations in backend memory: [rows, cols], rows `stride` floats apart. A view.
+struct Activations {
+  float* data = nullptr;
+  int32_t rows = 0;
+  int32_t cols = 0;
+  int64_t stride = 0;
+
+  // Columns [begin, begin + count) of each row.
+  Activations Columns(int32_t begin, int32_t count) const { return {data + begin, rows, count, stride}; }
+  Activations Rows(int32_t begin, int32_t count) const { return {data + begin * stride, count, cols, stride}; }
+};
+
+// Backend memory. Owner: who asked for it.
+class DeviceBuffer {
+ public:
+  virtual ~DeviceBuffer() = default;
+  virtual void* data() = 0;  // a device pointer on CUDA
+  virtual size_t bytes() const = 0;
+};
+
+// A weight that is ready for the backend: the mapping's own bytes on CPU, a device copy on CUDA. Owner: engine/model.
+struct Weight {
+  kernels::QuantType type = kernels::QuantType::kF32;
+  std::array<int64_t, 4> ne = {1, 1, 1, 1};  // [in, out] or [in, out, slices]
+  const void* data = nullptr;
+  std::shared_ptr<DeviceBuffer> storage;  // null where the mapping is used
+};
+
+enum class KvType : uint8_t { kF16, kF32, kQ8_0 };
+
+// The KV cache of one layer: a pool of blocks of kKvBlockPositions positions. What a block looks like inside is the
+// backend's own affair.
+struct KvLayer {
+  KvType type = KvType::kF16;
+  int32_t num_kv_heads = 0;
+  int32_t key_dim = 0;
+  int32_t value_dim = 0;
+  bool value_in_key = false;  // latent attention: a value is the first value_dim numbers of its key
+  DeviceBuffer* blocks = nullptr;  // [num_blocks, KvBlockBytes]
+};
+
+// Where each row of a micro-batch stands. Host memory; alive until Sync.
+struct BatchLayout {
+  std::vector<int32_t> positions;  // [rows]
+  std::vector<int32_t> sequence;   // [rows], index into block_tables
+  std::vector<std::span<const int32_t>> block_tables;  // [sequences] of block ids in order of position
+};
+
+enum class NormKind : uint8_t { kRms, kLayer };
+
+enum class RopePairs : uint8_t {
+  kInterleaved,  // (2i, 2i + 1)
+  kHalves        // (i, i + dims/2)
+};
+// Rotation of `dims` numbers of each head, from `offset` on; the others stay. angle(position, i) = position * inv_freq[i].
+struct RopeParams {
+  RopePairs pairs = RopePairs::kInterleaved;
+  int32_t dims = 0;
+  int32_t offset = 0;
+  std::vector<float> inv_freq;  // [dims / 2], scaling included
+  float magnitude = 1.0f;       // of the rotated numbers (YaRN's attention factor)
+};
+// Sines and cosines of one micro-batch; made once, used by all layers. Backend memory.
+struct RopeTable {
+  const RopeParams* params = nullptr;
+  std::shared_ptr<DeviceBuffer> cos_sin;  // [rows, dims / 2] of (cos, sin), magnitude included
+};
+
+struct AttentionParams {
+  int32_t num_heads = 0;
+  float scale = 0;
+  float softcap = 0;                // 0: none. c * tanh(score / c), after scale, before the mask
+  int32_t window = 0;               // 0: none. A row at p sees (p - window, p]
+  const Weight* sinks = nullptr;    // [num_heads] or none: one more logit in each softmax, without a value
+  const float* alibi_slopes = nullptr;  // host memory, [num_heads] or none: + slope * (key position - query position)
+};
+
+enum class ActivationKind : uint8_t {
+  kSilu,
+  kGeluTanh,
+  kGeluErf,
+  kGeluQuick,
+  kRelu,
+  kReluSquared,
+  kSwigluClamped,  // gated only: clamp, alpha = 1.702, (up + 1), as gpt-oss publishes it
+};
+struct ActivationParams {
+  ActivationKind kind = ActivationKind::kSilu;
+  float limit = 0;  // kSwigluClamped
+};
+
+// One product of an activation with a weight: out = x * weight^T (+ bias).
+struct MatMulTarget {
+  const Weight* weight = nullptr;  // [cols of x, cols of out]
+  const Weight* bias = nullptr;    // F32 [cols of out] or none
+  Activations out;
+};
+
+enum class RouterScore : uint8_t {
+  kSoftmax,           // softmax over all, then choose
+  kSigmoid,           // sigmoid of each, then choose
+  kSoftmaxOfChosen    // choose by logit, then softmax over the chosen
+};
+struct RouterParams {
+  RouterScore score = RouterScore::kSoftmax;
+  int32_t num_experts = 0;
+  int32_t num_used = 0;
+  int32_t num_groups = 0;       // choose groups first (0 or 1: no groups)
+  int32_t num_used_groups = 0;
+  bool normalize = false;       // weights of the chosen sum to 1
+  float scale = 1.0f;           // of the weights, at the end
+  const Weight* selection_bias = nullptr;  // F32 [num_experts]: added for the choice only
+};
+// Experts chosen for each row and their weights. Backend memory, made by Route.
+struct Routing {
+  int32_t rows = 0;
+  int32_t num_used = 0;
+  std::shared_ptr<DeviceBuffer> experts;  // int32 [rows, num_used]; equal scores: lowest id first
+  std::shared_ptr<DeviceBuffer> weights;  // float [rows, num_used]
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;  // "cpu (avx2, 2 threads)", for people
+  virtual std::string_view device() const = 0;  // "cpu", "cuda:0"
+
+  // Memory. ResourceExhausted says how much was asked and what is there.
+  virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> Allocate(size_t bytes) = 0;
+  // Unimplemented names a type that has no kernel. The view's bytes stay where they are on CPU and must outlive the weight.
+  virtual absl::StatusOr<Weight> Prepare(const TensorView& tensor) = 0;
+  virtual size_t KvBlockBytes(const KvLayer& layer) const = 0;  // of one block, key and value
+  virtual void ToHost(Activations from, float* to) = 0;    // [rows, cols], packed; waits
+  virtual void FromHost(const float* from, Activations to) = 0;
+  virtual void Sync() = 0;
+
+  // Rows of the embedding table.
+  virtual void Embed(const Weight& table, std::span<const TokenId> ids, Activations out) = 0;
+  // Several products that share x: its rounding is done once.
+  virtual void MatMul(Activations x, std::span<const MatMulTarget> targets) = 0;
+  // Each head with its own slice of weight [in, out, heads]: x [rows, heads * in] -> out [rows, heads * out].
+  virtual void HeadMatMul(Activations x, const Weight& weight, Activations out) = 0;
+
+  // out = norm(x) * weight + bias, row by row over x.cols; weight and bias F32 [cols] or null. x may be out.
+  virtual void Norm(NormKind kind, float eps, Activations x, const Weight* weight, const Weight* bias, Activations out) = 0;
+  // out = a + scale * b. Any of them may be the same.
+  virtual void Add(Activations a, Activations b, float scale, Activations out) = 0;
+  virtual void AddBias(Activations x, const Weight& bias) = 0;  // x += bias, row by row
+  virtual void Scale(Activations x, float factor) = 0;
+  virtual void SoftCap(Activations x, float cap) = 0;  // cap * tanh(x / cap)
+  virtual void Activate(const ActivationParams& params, Activations x) = 0;
+  virtual void GatedActivation(const ActivationParams& params, Activations gate, Activations up, Activations out) = 0;
+
+  virtual RopeTable MakeRopeTable(const RopeParams& params, const BatchLayout& layout) = 0;
+  // x [rows, heads * head_dim], in place.
+  virtual void Rope(const RopeTable& table, int32_t head_dim, Activations x) = 0;
+
+  // k [rows, num_kv_heads * key_dim], v [rows, num_kv_heads * value_dim] (unused with value_in_key) into the cache.
+  virtual void StoreKv(const KvLayer& cache, const BatchLayout& layout, Activations k, Activations v) = 0;
+  // q [rows, num_heads * key_dim] -> out [rows, num_heads * value_dim]; each row sees its sequence up to its own position.
+  virtual void Attention(const AttentionParams& params, const KvLayer& cache, const BatchLayout& layout, Activations q,
+                         Activations out) = 0;
+
+  // Mixture of experts. logits [rows, num_experts].
+  virtual Routing Route(const RouterParams& params, Activations logits) = 0;
+  // For each row and chosen expert e: out[row, slot] = x * weight[e]^T + bias[e]. x is [rows, in] (shared by the slots)
+  // or [rows * num_used, in]; out [rows * num_used, out]. bias F32 [out, experts] or null.
+  virtual void ExpertMatMul(const Routing& routing, Activations x, const Weight& weight, const Weight* bias,
+                            Activations out) = 0;
+  // out[row] = sum over slots of weight * x[row * num_used + slot], in slot order.
+  virtual void ExpertSum(const Routing& routing, Activations x, Activations out) = 0;
+};
+
+// threads 0: as many as the process may use. InvalidArgument names an unknown device or instruction set.
+struct BackendOptions {
+  std::string_view device = "auto";  // auto | cpu | cuda:N
+  int threads = 0;
+};
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options);
+
+}  // namespace baton::engine
