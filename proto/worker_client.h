@@ -1,0 +1,139 @@
+// How a coordinator talks to a worker: an interface, so that pipeline, scheduler and recovery run over gRPC, inside one
+// process, and in tests over a fake.
+//
+// Owner: the coordinator's worker registry. Calls may come from any thread; events arrive on a thread of the transport and
+// must only be queued there.
+#pragma once
+
+#include <absl/time/time.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "engine/arch/layer_range.h"
+#include "engine/base/status.h"
+#include "engine/runtime/micro_batch.h"
+#include "engine/runtime/stage.h"
+
+namespace baton::wire {
+
+// Changes whenever messages change their meaning; both sides say both numbers when they differ.
+inline constexpr uint32_t kProtocolVersion = 1;
+
+enum class WireType : uint8_t { kF32, kF16, kBF16, kQ8_0 };
+
+struct LoadedStage {
+  std::string fingerprint;
+  engine::LayerRange layers;
+  uint64_t weights_bytes = 0;
+  uint64_t kv_bytes = 0;
+  std::vector<std::string> warnings;
+  std::string spec_hash;  // of the StageSpec: equal means that nothing must be loaded again
+};
+
+struct WorkerInfo {
+  std::string name;
+  std::string build;
+  uint32_t protocol_version = 0;
+  std::string instance_id;
+  int32_t pid = 0;
+  std::string device;
+  std::string backend;
+  int32_t threads = 0;
+  uint64_t memory_total_bytes = 0;
+  uint64_t memory_available_bytes = 0;
+  uint64_t memory_budget_bytes = 0;  // 0: none given
+  uint64_t rss_bytes = 0;
+  std::string host_id;
+  bool loaded = false;
+  LoadedStage stage;
+  uint64_t weight_bytes_received = 0;
+};
+
+struct LoadRequest {
+  engine::StageSpec spec;
+  uint64_t epoch = 0;
+  std::string next_address;  // empty at the last stage
+  WireType wire_type = WireType::kF32;
+  std::vector<std::string> part_sources;
+};
+
+struct StageTimings {
+  uint64_t queue_us = 0;
+  uint64_t compute_us = 0;
+  uint64_t send_us = 0;
+};
+
+// What a worker tells its coordinator while attached.
+struct StepResult {
+  uint64_t batch_id = 0;
+  uint64_t epoch = 0;
+  std::vector<engine::RowResult> results;  // of the whole micro-batch
+};
+struct StepFailed {
+  uint64_t batch_id = 0;
+  uint64_t epoch = 0;
+  absl::Status status;
+};
+struct StepTimed {
+  uint64_t batch_id = 0;
+  uint64_t epoch = 0;
+  StageTimings timings;
+};
+struct WorkerHeartbeat {
+  uint64_t sequence = 0;
+  uint64_t rss_bytes = 0;
+  uint64_t memory_available_bytes = 0;
+  int32_t queued = 0;
+  uint64_t busy_us = 0;
+  uint64_t steps = 0;
+};
+struct LinkClosed {  // last event of a link
+  absl::Status status;
+};
+using WorkerEvent = std::variant<StepResult, StepFailed, StepTimed, WorkerHeartbeat, LinkClosed>;
+
+// The coordinator's live attachment to one worker. Destroying it closes the stream; no event comes afterwards.
+class WorkerLink {
+ public:
+  virtual ~WorkerLink() = default;
+  virtual void Submit(std::shared_ptr<const engine::MicroBatch> batch) = 0;  // to the first stage; never blocks
+  virtual void SetEpoch(uint64_t epoch) = 0;
+  virtual void Heartbeat(uint64_t sequence) = 0;
+};
+
+class WorkerClient {
+ public:
+  virtual ~WorkerClient() = default;
+  virtual absl::StatusOr<WorkerInfo> GetInfo(absl::Duration timeout) = 0;
+  // Blocks until the stage is loaded. `progress` (done, total bytes) may be empty; it returns false to give up.
+  virtual absl::StatusOr<LoadedStage> LoadStage(const LoadRequest& request,
+                                                const std::function<bool(uint64_t, uint64_t)>& progress,
+                                                absl::Duration timeout) = 0;
+  virtual absl::Status UnloadStage(absl::Duration timeout) = 0;
+  struct AttachOptions {
+    std::string fingerprint;
+    uint64_t epoch = 0;
+    absl::Duration lease = absl::Seconds(10);
+  };
+  virtual absl::StatusOr<std::unique_ptr<WorkerLink>> Attach(const AttachOptions& options,
+                                                             std::function<void(WorkerEvent)> on_event,
+                                                             absl::Duration timeout) = 0;
+  // The header of a part, from a worker that has it.
+  virtual absl::StatusOr<std::string> ReadHeader(const std::string& file_name, absl::Duration timeout) = 0;
+  // Round trip of `payload_bytes`.
+  virtual absl::StatusOr<absl::Duration> Probe(size_t payload_bytes, absl::Duration timeout) = 0;
+};
+
+// Makes clients by address: gRPC channels, or the workers of this process.
+class WorkerConnector {
+ public:
+  virtual ~WorkerConnector() = default;
+  virtual std::unique_ptr<WorkerClient> Connect(const std::string& address) = 0;
+};
+
+}  // namespace baton::wire
