@@ -1,4 +1,5 @@
-// A file mapped read-only from its first byte to its last. Owns the mapping; any thread may read it.
+// A file mapped read-only from its first byte to its last. Owns the mapping; any thread may read
+// it.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,8 @@ namespace baton::engine {
 
 class MmapFile {
  public:
-  // NotFound, DataLoss (an empty file maps to no bytes and is not an error) or Unknown with the system's reason.
+  // NotFound, DataLoss (an empty file maps to no bytes and is not an error) or Unknown with the
+  // system's reason.
   static absl::StatusOr<std::unique_ptr<MmapFile>> Open(const std::string& path);
   ~MmapFile();
   MmapFile(const MmapFile&) = delete;
@@ -26,7 +28,8 @@ class MmapFile {
 
   // Hints and pins for a byte range; the range is widened to pages.
   void WillNeed(size_t offset, size_t bytes) const;
-  absl::Status Lock(size_t offset, size_t bytes) const;  // mlock; the error says the limit and the need
+  absl::Status Lock(size_t offset,
+                    size_t bytes) const;  // mlock; the error says the limit and the need
 
  private:
   MmapFile() = default;

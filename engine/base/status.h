@@ -1,5 +1,6 @@
 // Errors as values: absl::Status for all that the outside can cause, built with fmt.
-// A message says what, where, got, expected: "blk.3.attn_q.weight: shape [4096, 1024], expected [4096, 4096]".
+// A message says what, where, got, expected: "blk.3.attn_q.weight: shape [4096, 1024], expected
+// [4096, 4096]".
 #pragma once
 
 #include <absl/status/status.h>
@@ -12,11 +13,12 @@
 
 namespace baton {
 
-// One maker for each code that baton uses, with what it means here; cli/exit_code.h maps them to exit codes.
-#define BATON_DEFINE_STATUS_MAKER(Name)                                         \
-  template <typename... Args>                                                   \
+// One maker for each code that baton uses, with what it means here; cli/exit_code.h maps them to
+// exit codes.
+#define BATON_DEFINE_STATUS_MAKER(Name)                                            \
+  template <typename... Args>                                                      \
   [[nodiscard]] absl::Status Name(fmt::format_string<Args...> f, Args&&... args) { \
-    return absl::Name##Error(fmt::format(f, std::forward<Args>(args)...));      \
+    return absl::Name##Error(fmt::format(f, std::forward<Args>(args)...));         \
   }
 BATON_DEFINE_STATUS_MAKER(InvalidArgument)     // bad request, topology or flag value
 BATON_DEFINE_STATUS_MAKER(DataLoss)            // corrupt or foreign file
@@ -30,8 +32,8 @@ BATON_DEFINE_STATUS_MAKER(PermissionDenied)
 BATON_DEFINE_STATUS_MAKER(Unauthenticated)
 BATON_DEFINE_STATUS_MAKER(DeadlineExceeded)
 BATON_DEFINE_STATUS_MAKER(Cancelled)
-BATON_DEFINE_STATUS_MAKER(Internal)            // our own bug
-BATON_DEFINE_STATUS_MAKER(Unknown)             // the system refused: cannot write, cannot start
+BATON_DEFINE_STATUS_MAKER(Internal)  // our own bug
+BATON_DEFINE_STATUS_MAKER(Unknown)   // the system refused: cannot write, cannot start
 #undef BATON_DEFINE_STATUS_MAKER
 
 // Debian's Abseil has its own string_view; ours is the standard one.

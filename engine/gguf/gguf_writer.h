@@ -32,7 +32,8 @@ class GgufWriter {
   void SetValue(std::string_view key, const GgufValue& value);  // as read from another file
   void Remove(std::string_view key);
 
-  // Declares a tensor; its data follows in WriteTo, in order of declaration. `ne` has 1 to 4 dimensions.
+  // Declares a tensor; its data follows in WriteTo, in order of declaration. `ne` has 1 to 4
+  // dimensions.
   void AddTensor(std::string_view name, std::span<const int64_t> ne, kernels::QuantType type);
 
   // The header alone (magic to the end of the tensor infos, padded to the data section).
@@ -40,9 +41,11 @@ class GgufWriter {
   // Offset of each declared tensor in the data section, and the section's size.
   std::vector<uint64_t> TensorOffsets() const;
 
-  // Writes header, padding and the data that `tensor_data` gives for each tensor (index in declaration order).
-  absl::Status WriteTo(const std::string& path,
-                       const std::function<absl::Status(size_t index, std::ostream& out)>& tensor_data) const;
+  // Writes header, padding and the data that `tensor_data` gives for each tensor (index in
+  // declaration order).
+  absl::Status WriteTo(
+      const std::string& path,
+      const std::function<absl::Status(size_t index, std::ostream& out)>& tensor_data) const;
 
  private:
   struct Kv {

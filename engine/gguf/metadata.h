@@ -1,9 +1,11 @@
 // The key-value pairs of a GGUF header, as views into the header's bytes.
 //
-// Owner: whoever owns the bytes (GgufFile); a Metadata must not outlive them. Immutable after parsing, so any thread may
-// read it. Getters accept any width that holds the value (u8 … u64, i8 … i64, f32/f64) and name the key in errors.
+// Owner: whoever owns the bytes (GgufModel); a Metadata must not outlive them. Immutable after
+// parsing, so any thread may read it. Getters accept any width that holds the value (u8 … u64, i8 …
+// i64, f32/f64) and name the key in errors.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -29,10 +31,16 @@ enum class GgufType : uint32_t {
   kInt64 = 11,
   kFloat64 = 12,
 };
-std::string_view GgufTypeName(GgufType type);  // "u32", "string", "array", …
+struct GgufTypeTraits {
+  std::string_view name;  // "u32", "string", "array", …
+  size_t bytes;           // of a value; 0: varies
+};
+const GgufTypeTraits& TraitsOf(GgufType type);
+std::string_view GgufTypeName(GgufType type);
+bool IsDefinedGgufType(uint32_t id);
 
-// One value, undecoded. For an array, `element` is its elements' type, `count` their number and `bytes` all of them as
-// they lie in the file (a string: u64 length, then its bytes).
+// One value, undecoded. For an array, `element` is its elements' type, `count` their number and
+// `bytes` all of them as they lie in the file (a string: u64 length, then its bytes).
 struct GgufValue {
   GgufType type = GgufType::kUint8;
   GgufType element = GgufType::kUint8;
@@ -54,15 +62,16 @@ class Metadata {
   const GgufValue* Find(std::string_view key) const;  // nullptr: absent
   bool Has(std::string_view key) const { return Find(key) != nullptr; }
 
-  // The value of a key that must be there: NotFound names an absent key, InvalidArgument a wrong type or a value that does
-  // not fit, with what was got.
+  // The value of a key that must be there: NotFound names an absent key, InvalidArgument a wrong
+  // type or a value that does not fit, with what was got.
   absl::StatusOr<uint64_t> GetUint(std::string_view key) const;
   absl::StatusOr<int64_t> GetInt(std::string_view key) const;
   absl::StatusOr<double> GetFloat(std::string_view key) const;  // f32 or f64
   absl::StatusOr<bool> GetBool(std::string_view key) const;
   absl::StatusOr<std::string_view> GetString(std::string_view key) const;
   absl::StatusOr<std::vector<std::string_view>> GetStrings(std::string_view key) const;
-  absl::StatusOr<std::vector<int64_t>> GetInts(std::string_view key) const;  // also an array of bool
+  absl::StatusOr<std::vector<int64_t>> GetInts(
+      std::string_view key) const;  // also an array of bool
   absl::StatusOr<std::vector<float>> GetFloats(std::string_view key) const;
 
   // The same for a key that may be absent: nullopt then; a wrong type stays an error.
@@ -70,7 +79,8 @@ class Metadata {
   absl::StatusOr<std::optional<double>> FindFloat(std::string_view key) const;
   absl::StatusOr<std::optional<bool>> FindBool(std::string_view key) const;
   absl::StatusOr<std::optional<std::string_view>> FindString(std::string_view key) const;
-  absl::StatusOr<std::optional<std::vector<std::string_view>>> FindStrings(std::string_view key) const;
+  absl::StatusOr<std::optional<std::vector<std::string_view>>> FindStrings(
+      std::string_view key) const;
   absl::StatusOr<std::optional<std::vector<int64_t>>> FindInts(std::string_view key) const;
   absl::StatusOr<std::optional<std::vector<float>>> FindFloats(std::string_view key) const;
 
