@@ -6,6 +6,7 @@
 // row do not depend on the other rows.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,6 +16,7 @@
 
 #include "engine/base/status.h"
 #include "engine/base/token_id.h"
+#include "engine/tensor/operation_params.h"
 #include "engine/tensor/tensor_view.h"
 
 namespace baton::engine {
@@ -47,8 +49,6 @@ struct Weight {
   std::shared_ptr<DeviceBuffer> storage;  // null where the mapping is used
 };
 
-enum class KvType : uint8_t { kF16, kF32, kQ8_0 };
-
 // The KV cache of one layer: a pool of blocks of kKvBlockPositions positions. What a block looks like inside is the
 // backend's own affair.
 struct KvLayer {
@@ -67,20 +67,6 @@ struct BatchLayout {
   std::vector<std::span<const int32_t>> block_tables;  // [sequences] of block ids in order of position
 };
 
-enum class NormKind : uint8_t { kRms, kLayer };
-
-enum class RopePairs : uint8_t {
-  kInterleaved,  // (2i, 2i + 1)
-  kHalves        // (i, i + dims/2)
-};
-// Rotation of `dims` numbers of each head, from `offset` on; the others stay. angle(position, i) = position * inv_freq[i].
-struct RopeParams {
-  RopePairs pairs = RopePairs::kInterleaved;
-  int32_t dims = 0;
-  int32_t offset = 0;
-  std::vector<float> inv_freq;  // [dims / 2], scaling included
-  float magnitude = 1.0f;       // of the rotated numbers (YaRN's attention factor)
-};
 // Sines and cosines of one micro-batch; made once, used by all layers. Backend memory.
 struct RopeTable {
   const RopeParams* params = nullptr;
@@ -96,20 +82,6 @@ struct AttentionParams {
   const float* alibi_slopes = nullptr;  // host memory, [num_heads] or none: + slope * (key position - query position)
 };
 
-enum class ActivationKind : uint8_t {
-  kSilu,
-  kGeluTanh,
-  kGeluErf,
-  kGeluQuick,
-  kRelu,
-  kReluSquared,
-  kSwigluClamped,  // gated only: clamp, alpha = 1.702, (up + 1), as gpt-oss publishes it
-};
-struct ActivationParams {
-  ActivationKind kind = ActivationKind::kSilu;
-  float limit = 0;  // kSwigluClamped
-};
-
 // One product of an activation with a weight: out = x * weight^T (+ bias).
 struct MatMulTarget {
   const Weight* weight = nullptr;  // [cols of x, cols of out]
@@ -117,11 +89,6 @@ struct MatMulTarget {
   Activations out;
 };
 
-enum class RouterScore : uint8_t {
-  kSoftmax,           // softmax over all, then choose
-  kSigmoid,           // sigmoid of each, then choose
-  kSoftmaxOfChosen    // choose by logit, then softmax over the chosen
-};
 struct RouterParams {
   RouterScore score = RouterScore::kSoftmax;
   int32_t num_experts = 0;
@@ -159,8 +126,11 @@ class Backend {
   virtual void Embed(const Weight& table, std::span<const TokenId> ids, Activations out) = 0;
   // Several products that share x: its rounding is done once.
   virtual void MatMul(Activations x, std::span<const MatMulTarget> targets) = 0;
-  // Each head with its own slice of weight [in, out, heads]: x [rows, heads * in] -> out [rows, heads * out].
+  // Each head with its own slice of weight [in, out, heads]: x [rows * heads, in] -> out [rows * heads, out]. The head is
+  // the faster index, so with packed heads this is [rows, heads * in]; a wider stride leaves room beside each head.
   virtual void HeadMatMul(Activations x, const Weight& weight, Activations out) = 0;
+
+  virtual void Copy(Activations from, Activations to) = 0;  // same rows and cols; they don't overlap
 
   // out = norm(x) * weight + bias, row by row over x.cols; weight and bias F32 [cols] or null. x may be out.
   virtual void Norm(NormKind kind, float eps, Activations x, const Weight* weight, const Weight* bias, Activations out) = 0;
@@ -168,6 +138,7 @@ class Backend {
   virtual void Add(Activations a, Activations b, float scale, Activations out) = 0;
   virtual void AddBias(Activations x, const Weight& bias) = 0;  // x += bias, row by row
   virtual void Scale(Activations x, float factor) = 0;
+  virtual void Clamp(Activations x, float limit) = 0;  // to [-limit, limit]
   virtual void SoftCap(Activations x, float cap) = 0;  // cap * tanh(x / cap)
   virtual void Activate(const ActivationParams& params, Activations x) = 0;
   virtual void GatedActivation(const ActivationParams& params, Activations gate, Activations up, Activations out) = 0;

@@ -1,0 +1,44 @@
+// What layers cost, from headers alone: what a planner divides.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/arch/hyperparams.h"
+#include "engine/arch/layer_range.h"
+#include "engine/base/status.h"
+#include "engine/gguf/gguf_file.h"
+
+namespace baton::engine {
+
+struct LayerCost {
+  uint64_t weights_bytes = 0;
+  uint64_t kv_bytes_per_position = 0;
+  uint64_t read_bytes_per_token = 0;  // of weights, in decode: of a mixture's experts only those used
+  uint64_t flops_per_token = 0;       // of matrix products: two a weight that is used; attention's grow with the context
+};
+
+// Layers one by one, and what the first and last stage have beside them.
+struct ModelCost {
+  std::vector<LayerCost> layers;  // [num_layers]
+  LayerCost first;                // embedding (read_bytes: one row)
+  LayerCost last;                 // final norm and output; a tied embedding again
+  uint64_t shared_bytes = 0;      // of small tensors that every stage has (RoPE factors)
+};
+absl::StatusOr<ModelCost> CostOfModel(const GgufModel& model, const HyperParams& hyperparams, KvType kv_type);
+
+struct StageCost {
+  uint64_t weights_bytes = 0;  // a tied embedding that is both first and last counts once
+  uint64_t kv_bytes_per_position = 0;
+  uint64_t read_bytes_per_token = 0;
+  uint64_t flops_per_token = 0;
+};
+StageCost CostOfStage(const ModelCost& model, LayerRange layers, bool tied_embedding);
+
+// Scratch a stage needs for micro-batches of max_rows, about.
+uint64_t ScratchBytes(const HyperParams& hyperparams, LayerRange layers, int32_t max_rows);
+
+// Bytes of one position of a layer's cache.
+uint64_t KvBytesPerPosition(const HyperParams& hyperparams, int32_t layer, KvType kv_type);
+
+}  // namespace baton::engine

@@ -1,0 +1,48 @@
+// What a worker needs to know to load its layers: made from headers by the coordinator, carried by the wire. A value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/arch/hyperparams.h"
+#include "engine/arch/layer_range.h"
+#include "engine/base/status.h"
+#include "engine/gguf/gguf_file.h"
+#include "engine/tensor/operation_params.h"
+
+namespace baton::engine {
+
+// A tensor that a stage needs, with all that is needed to find it without reading a header.
+struct TensorPlacement {
+  std::string name;
+  kernels::QuantType type = kernels::QuantType::kF32;
+  std::vector<int64_t> ne;
+  uint32_t part = 0;  // index into StageSpec::parts
+  uint64_t file_offset = 0;
+  uint64_t bytes = 0;
+};
+
+struct PartFile {
+  std::string file_name;  // last component of the path; looked up in the worker's models folder
+  uint64_t bytes = 0;
+};
+
+// What a worker is told to load. Made by MakeStageSpec (coordinator) and carried by the wire.
+struct StageSpec {
+  std::string model_header;  // a GGUF header without tensors: the metadata without tokenizer.* and split.*
+  std::string fingerprint;   // of the model, see engine/arch/fingerprint.h
+  LayerRange layers;
+  std::vector<PartFile> parts;  // of the whole model; only those that tensors name are opened
+  std::vector<TensorPlacement> tensors;
+  int32_t context_length = 0;  // positions a sequence may have
+  int32_t num_kv_blocks = 0;
+  int32_t max_rows = 0;  // of a micro-batch
+  KvType kv_type = KvType::kF16;
+};
+
+// The spec of one stage of an open model, from headers alone.
+absl::StatusOr<StageSpec> MakeStageSpec(const GgufModel& model, const HyperParams& hyperparams, LayerRange layers,
+                                        int32_t context_length, int32_t num_kv_blocks, int32_t max_rows, KvType kv_type);
+
+}  // namespace baton::engine
