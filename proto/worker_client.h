@@ -17,7 +17,7 @@
 #include "engine/arch/layer_range.h"
 #include "engine/base/status.h"
 #include "engine/runtime/micro_batch.h"
-#include "engine/runtime/stage.h"
+#include "engine/arch/stage_spec.h"
 
 namespace baton::wire {
 
@@ -101,7 +101,9 @@ using WorkerEvent = std::variant<StepResult, StepFailed, StepTimed, WorkerHeartb
 class WorkerLink {
  public:
   virtual ~WorkerLink() = default;
-  virtual void Submit(std::shared_ptr<const engine::MicroBatch> batch) = 0;  // to the first stage; never blocks
+  // To the first stage; never blocks. Ids rise within an epoch: workers refuse one that comes again. A micro-batch that the
+  // worker can't take comes back as StepFailed.
+  virtual void Submit(std::shared_ptr<const engine::MicroBatch> batch) = 0;
   virtual void SetEpoch(uint64_t epoch) = 0;
   virtual void Heartbeat(uint64_t sequence) = 0;
 };
