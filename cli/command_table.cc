@@ -1,0 +1,19 @@
+#include "cli/command.h"
+#include "cli/commands.h"
+
+namespace baton::cli {
+namespace {
+
+constexpr std::string_view kAboutBaton = "About baton";
+
+constexpr Command kCommands[] = {
+    {"completion", kAboutBaton, "Print a shell's completion script",
+     "source <(baton completion bash)", DefineCompletion},
+    {"version", kAboutBaton, "Print the version", "baton version --json", DefineVersion},
+};
+
+}  // namespace
+
+std::span<const Command> AllCommands() { return kCommands; }
+
+}  // namespace baton::cli
