@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Builds the release preset into build/release: all of it, or the targets given.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if command -v ccache > /dev/null && [[ -z ${CMAKE_CXX_COMPILER_LAUNCHER:-} ]]; then
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+fi
+targets=()
+(( $# == 0 )) || targets=(--target "$@")
+[[ -f build/release/build.ninja ]] || cmake --preset release >&2
+cmake --build --preset release --parallel "$(nproc)" "${targets[@]}" >&2

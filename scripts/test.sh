@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Sets up, builds and runs all tests; ends with the test runner's summary. Arguments go to ctest (-R NAME, …).
+# BATON_TEST_DATA: a folder with more test data, where there is one.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/setup.sh
+scripts/build.sh
+exec ctest --preset release --parallel "$(nproc)" --timeout 600 "$@"
