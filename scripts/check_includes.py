@@ -21,7 +21,7 @@ ENGINE = {
     "base": (),
     "gguf": ("base",),
     "tensor": ("base",),
-    "arch": ("gguf", "base"),
+    "arch": ("gguf", "tensor", "base"),
     "backend": ("tensor", "base"),
     "sampling": ("base",),
     "model": ("arch", "backend", "tensor", "gguf", "base"),
