@@ -14,7 +14,6 @@ constexpr uint64_t kMaxKeyBytes = 65535;
 constexpr uint64_t kMaxTensorNameBytes = 64;
 constexpr uint64_t kMinAlignment = 8;
 constexpr uint64_t kMaxAlignment = 1 << 20;
-constexpr std::string_view kAlignmentKey = "general.alignment";
 
 // The least that an entry takes, to judge a claimed count: key length, a byte of key, type, a byte
 // of value; name length, a byte of name, number of dimensions, type, offset.

@@ -21,6 +21,7 @@
 namespace baton::engine {
 
 inline constexpr std::string_view kGgufMagic = "GGUF";
+inline constexpr std::string_view kAlignmentKey = "general.alignment";
 inline constexpr uint64_t kDefaultAlignment = 32;
 inline constexpr int kMaxTensorDims = 4;
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
-#include "engine/gguf/gguf_file.h"
+#include "engine/gguf/gguf_header.h"
 #include "engine/gguf/metadata.h"
 
 namespace baton::engine {
@@ -32,8 +32,8 @@ class GgufWriter {
   void SetValue(std::string_view key, const GgufValue& value);  // as read from another file
   void Remove(std::string_view key);
 
-  // Declares a tensor; its data follows in WriteTo, in order of declaration. `ne` has 1 to 4
-  // dimensions.
+  // Declares a tensor; its data follows in WriteTo, in order of declaration. `ne` has at most
+  // kMaxTensorDims dimensions, and its rows are whole blocks of the type.
   void AddTensor(std::string_view name, std::span<const int64_t> ne, kernels::QuantType type);
 
   // The header alone (magic to the end of the tensor infos, padded to the data section).
@@ -59,10 +59,11 @@ class GgufWriter {
     uint64_t bytes;
   };
   void Set(std::string_view key, GgufType type, std::string_view payload);
+  void SetArray(std::string_view key, GgufType element, uint64_t count, std::string_view bytes);
 
   std::vector<Kv> kvs_;
   std::vector<Tensor> tensors_;
-  uint64_t alignment_ = 32;
+  uint64_t alignment_ = kDefaultAlignment;
 };
 
 }  // namespace baton::engine
