@@ -1,0 +1,19 @@
+// How a kind of vocabulary turns ordinary text, without special tokens, into ids. Immutable, any
+// thread.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "engine/base/token_id.h"
+
+namespace baton::engine {
+
+class FragmentEncoder {
+ public:
+  virtual ~FragmentEncoder() = default;
+  // Appends the ids of `text`, any bytes.
+  virtual void Encode(std::string_view text, std::vector<TokenId>& ids) const = 0;
+};
+
+}  // namespace baton::engine

@@ -1,0 +1,30 @@
+// SentencePiece-style encoding: neighbouring pieces are joined while the result is a token, the
+// best score first; what is no token falls back to bytes. Source: Kudo, Richardson, "SentencePiece"
+// (2018), its BPE model.
+#pragma once
+
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/token_id.h"
+#include "engine/text/fragment_encoder.h"
+#include "engine/text/vocabulary.h"
+
+namespace baton::engine {
+
+class SpmEncoder final : public FragmentEncoder {
+ public:
+  // Keeps a reference to `vocabulary`, which must not move.
+  SpmEncoder(const Vocabulary& vocabulary, TokenId unknown);
+  void Encode(std::string_view text, std::vector<TokenId>& ids) const override;
+
+ private:
+  class Joiner;
+
+  const Vocabulary& vocabulary_;
+  TokenId unknown_;
+  std::array<TokenId, 256> byte_tokens_{};
+};
+
+}  // namespace baton::engine
