@@ -1,0 +1,52 @@
+// What baton does for clients, whatever they speak: the gRPC service, the HTTP gateway and the
+// CLI's own process all call this.
+//
+// Any thread. Answers come through sinks on the pipeline's thread.
+#pragma once
+
+#include <absl/time/time.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "coordinator/cluster_status.h"
+#include "coordinator/generation.h"
+#include "engine/base/status.h"
+#include "engine/base/token_id.h"
+
+namespace baton::coordinator {
+
+class LlmService {
+ public:
+  virtual ~LlmService() = default;
+
+  // An id for Cancel. Errors that the request itself has come at once (InvalidArgument names the
+  // parameter), everything later in the last chunk. The sink is called until its last chunk, also
+  // after Cancel.
+  virtual absl::StatusOr<uint64_t> Generate(const GenerationRequest& request,
+                                            GenerationSink sink) = 0;
+  virtual absl::StatusOr<uint64_t> Score(const ScoreRequest& request, ScoreSink sink) = 0;
+  virtual void Cancel(uint64_t id) = 0;
+
+  virtual absl::StatusOr<std::vector<engine::TokenId>> Tokenize(std::string_view text,
+                                                                bool parse_special,
+                                                                bool add_special) = 0;
+  virtual absl::StatusOr<std::string> Detokenize(std::span<const engine::TokenId> ids,
+                                                 bool special) = 0;
+  struct RenderedChat {
+    std::string text;
+    std::vector<engine::TokenId> ids;
+  };
+  virtual absl::StatusOr<RenderedChat> RenderChat(const ChatPrompt& prompt) = 0;
+
+  virtual ModelSummary model() const = 0;
+  virtual ClusterStatus cluster() const = 0;
+  virtual absl::Status DrainWorker(std::string_view name, absl::Time deadline) = 0;
+};
+
+}  // namespace baton::coordinator

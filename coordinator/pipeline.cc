@@ -1,0 +1,206 @@
+#include "coordinator/pipeline.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace baton::coordinator {
+namespace {
+
+constexpr absl::Duration kPublishEvery = absl::Milliseconds(100);
+constexpr absl::Duration kWindow = absl::Seconds(2);
+constexpr double kSlowSteps = 20;
+
+}  // namespace
+
+Pipeline::Pipeline(const PipelineOptions& options, std::function<void(const Failure&)> on_failure)
+    : options_(options),
+      on_failure_(std::move(on_failure)),
+      scheduler_(options.scheduler),
+      stages_(options.scheduler.num_stages),
+      thread_([this] { Run(); }) {}
+
+Pipeline::~Pipeline() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void Pipeline::Post(std::function<void()> action) {
+  {
+    const std::lock_guard lock(mutex_);
+    inbox_.push_back(std::move(action));
+  }
+  wake_.notify_one();
+}
+
+void Pipeline::Submit(SequenceRequest request) {
+  Post([this, request = std::move(request)]() mutable {
+    const std::shared_ptr<SequenceObserver> observer = request.observer;
+    const absl::Status status = refusal_.ok() ? scheduler_.Add(std::move(request)) : refusal_;
+    if (!status.ok()) observer->OnEnd(EndReason::kError, status);
+  });
+}
+
+void Pipeline::Cancel(uint64_t sequence_id) {
+  Post([this, sequence_id] { scheduler_.Cancel(sequence_id, Cancelled("request: cancelled")); });
+}
+
+void Pipeline::Resume(uint64_t epoch, int32_t num_stages, std::shared_ptr<wire::WorkerLink> first) {
+  Post([this, epoch, num_stages, first = std::move(first)]() mutable {
+    epoch_ = epoch;
+    first_ = std::move(first);
+    refusal_ = absl::OkStatus();
+    in_flight_.clear();
+    stages_.resize(num_stages);
+    last_progress_ = absl::Now();
+    scheduler_.Restart(num_stages);
+  });
+}
+
+void Pipeline::Pause() {
+  Post([this] { first_ = nullptr; });
+}
+
+void Pipeline::Refuse(const absl::Status& status) {
+  Post([this, status] {
+    refusal_ = status;
+    scheduler_.CancelAll(status);
+  });
+}
+
+void Pipeline::OnWorkerEvent(int32_t stage, wire::WorkerEvent event) {
+  Post([this, stage, event = std::move(event)] {
+    std::visit([this, stage](const auto& e) { OnEvent(stage, e); }, event);
+  });
+}
+
+PipelineStats Pipeline::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+void Pipeline::Run() {
+  std::vector<std::function<void()>> actions;
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      const auto ready = [this] { return stopping_ || !inbox_.empty(); };
+      const absl::Time wake = NextWake();
+      if (wake == absl::InfiniteFuture()) {
+        wake_.wait(lock, ready);
+      } else {
+        wake_.wait_until(lock, absl::ToChronoTime(wake), ready);
+      }
+      if (stopping_) break;
+      actions.swap(inbox_);
+    }
+    if (!actions.empty()) dirty_ = true;
+    for (const auto& action : actions) action();
+    actions.clear();
+    const absl::Time now = absl::Now();
+    scheduler_.Expire(now);
+    CheckStepDeadline(now);
+    SubmitReady();
+    PublishStats(now);
+  }
+  scheduler_.CancelAll(Unavailable("coordinator: it is shutting down"));
+  for (const auto& action : inbox_) action();  // requests that nobody has looked at hear of it too
+  scheduler_.CancelAll(Unavailable("coordinator: it is shutting down"));
+}
+
+absl::Time Pipeline::NextWake() const {
+  absl::Time wake = scheduler_.NextDeadline();
+  if (dirty_) wake = std::min(wake, published_ + kPublishEvery);
+  return std::min(wake, StepDeadline());
+}
+
+void Pipeline::SubmitReady() {
+  if (first_ == nullptr) return;
+  while (const std::shared_ptr<engine::MicroBatch> batch = scheduler_.Next()) {
+    batch->epoch = epoch_;
+    const absl::Time now = absl::Now();
+    if (in_flight_.empty()) last_progress_ = now;
+    in_flight_.emplace(batch->id, Sent{.at = now});
+    first_->Submit(batch);
+  }
+}
+
+void Pipeline::OnEvent(int32_t stage, const wire::StepResult& result) {
+  if (!IsCurrent(result.epoch)) return;
+  in_flight_.erase(result.batch_id);
+  last_progress_ = absl::Now();
+  if (const absl::Status status = scheduler_.OnResults(result.batch_id, result.results);
+      !status.ok()) {
+    Fail(stage, status);
+  }
+}
+
+void Pipeline::OnEvent(int32_t stage, const wire::StepFailed& failed) {
+  if (!IsCurrent(failed.epoch)) return;
+  // A peer that is gone is not the micro-batch's fault.
+  if (!absl::IsUnavailable(failed.status)) scheduler_.OnFailure(failed.batch_id, failed.status);
+  Fail(stage, failed.status);
+}
+
+void Pipeline::OnEvent(int32_t stage, const wire::StepTimed& timed) {
+  if (!IsCurrent(timed.epoch) || stage >= static_cast<int32_t>(stages_.size())) return;
+  scheduler_.OnTimed(timed.batch_id, stage, static_cast<double>(timed.timings.compute_us));
+  StageStats& stats = stages_[stage];
+  ++stats.steps;
+  stats.queue_us += timed.timings.queue_us;
+  stats.compute_us += timed.timings.compute_us;
+  stats.send_us += timed.timings.send_us;
+  last_progress_ = absl::Now();
+  if (const auto sent = in_flight_.find(timed.batch_id); sent != in_flight_.end()) {
+    sent->second.stages_done = std::max(sent->second.stages_done, stage + 1);
+  }
+}
+
+absl::Time Pipeline::StepDeadline() const {
+  if (first_ == nullptr || in_flight_.empty()) return absl::InfiniteFuture();
+  const absl::Duration slow = absl::Microseconds(kSlowSteps * scheduler_.step_times().slowest_us());
+  return last_progress_ + std::max(options_.step_deadline, slow);
+}
+
+void Pipeline::CheckStepDeadline(absl::Time now) {
+  const absl::Time deadline = StepDeadline();
+  if (now < deadline) return;
+  const auto& [id, sent] = *in_flight_.begin();
+  Fail(sent.stages_done, DeadlineExceeded("no answer to micro-batch {} in {}", id,
+                                          absl::FormatDuration(now - last_progress_)));
+}
+
+void Pipeline::Fail(int32_t stage, const absl::Status& status) {
+  first_ = nullptr;
+  on_failure_({.epoch = epoch_, .stage = stage, .status = status});
+}
+
+void Pipeline::PublishStats(absl::Time now) {
+  if (!dirty_ || now - published_ < kPublishEvery) return;
+  published_ = now;
+  dirty_ = scheduler_.in_flight() > 0 || stats_.tokens_per_s > 0;
+  const SchedulerStats scheduler = scheduler_.stats();
+  const std::lock_guard lock(mutex_);
+  if (now - window_.begin >= kWindow || window_.compute_us.size() != stages_.size()) {
+    const double seconds = absl::ToDoubleSeconds(now - window_.begin);
+    const bool measured = window_.compute_us.size() == stages_.size();
+    for (size_t i = 0; measured && i < stages_.size(); ++i) {
+      stages_[i].busy_share =
+          std::min(1.0, (stages_[i].compute_us - window_.compute_us[i]) / 1e6 / seconds);
+    }
+    stats_.tokens_per_s = measured ? (scheduler.new_tokens - window_.new_tokens) / seconds : 0;
+    window_ = {.begin = now, .new_tokens = scheduler.new_tokens};
+    for (const StageStats& stage : stages_) window_.compute_us.push_back(stage.compute_us);
+  }
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    stages_[i].step_ms = scheduler_.step_times().stage_us(static_cast<int32_t>(i)) / 1e3;
+  }
+  stats_.scheduler = scheduler;
+  stats_.stages = stages_;
+  stats_.in_flight = scheduler_.in_flight();
+}
+
+}  // namespace baton::coordinator

@@ -1,0 +1,327 @@
+#include "coordinator/recovery.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace baton::coordinator {
+
+std::string_view ClusterStateName(ClusterState state) {
+  static constexpr std::string_view kNames[] = {"loading", "ready", "recovering", "failed"};
+  return kNames[static_cast<size_t>(state)];
+}
+
+namespace {
+
+bool Contains(const std::vector<size_t>& workers, size_t worker) {
+  return std::find(workers.begin(), workers.end(), worker) != workers.end();
+}
+
+absl::Status FirstError(const std::vector<absl::Status>& statuses) {
+  // A worker that refuses says more than one that is gone.
+  const auto refused = std::find_if(statuses.begin(), statuses.end(), [](const absl::Status& s) {
+    return !s.ok() && !absl::IsUnavailable(s);
+  });
+  if (refused != statuses.end()) return *refused;
+  const auto failed =
+      std::find_if(statuses.begin(), statuses.end(), [](const auto& s) { return !s.ok(); });
+  return failed != statuses.end() ? *failed : absl::OkStatus();
+}
+
+}  // namespace
+
+Recovery::Recovery(const RecoveryOptions& options, WorkerRegistry* registry, Pipeline* pipeline,
+                   Placer* placer)
+    : options_(options), registry_(registry), pipeline_(pipeline), placer_(placer) {}
+
+Recovery::~Recovery() { Stop(); }
+
+void Recovery::Start() {
+  thread_ = std::thread([this] { Run(); });
+}
+
+void Recovery::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status Recovery::WaitReady(absl::Time deadline) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, absl::ToChronoTime(deadline),
+                      [this] { return stopping_ || ever_ready_ || !start_failure_.ok(); });
+  if (ever_ready_) return absl::OkStatus();
+  if (!start_failure_.ok()) return start_failure_;
+  if (stopping_) return Cancelled("start: interrupted");
+  return DeadlineExceeded("start: not ready in time: {}", snapshot_.reason);
+}
+
+Recovery::Snapshot Recovery::snapshot() const {
+  const std::lock_guard lock(mutex_);
+  return snapshot_;
+}
+
+void Recovery::SetState(ClusterState state, std::string_view reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    snapshot_.state = state;
+    snapshot_.reason = reason;
+  }
+  changed_.notify_all();
+}
+
+bool Recovery::Wait(absl::Duration duration) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, absl::ToChronoNanoseconds(duration), [this] { return stopping_.load(); });
+  return !stopping_;
+}
+
+void Recovery::Run() {
+  while (!stopping_) {
+    BringUp();
+    if (!stopping_) Watch();
+    pipeline_->Pause();
+    registry_->DetachAll();
+  }
+}
+
+void Recovery::BringUp() {
+  const absl::Time begin = absl::Now();
+  absl::Duration delay = options_.first_delay;
+  bool gave_up = false;
+  while (!stopping_) {
+    const absl::Status status = TryOnce(absl::Now() - begin);
+    if (status.ok()) {
+      const std::lock_guard lock(mutex_);
+      snapshot_.state = ClusterState::kReady;
+      snapshot_.reason.clear();
+      (ever_ready_ ? snapshot_.last_pause : snapshot_.load_time) = absl::Now() - begin;
+      ever_ready_ = true;
+      changed_.notify_all();
+      return;
+    }
+    registry_->DetachAll();
+    if (!gave_up && GivesUp(status, absl::Now() - begin)) {
+      gave_up = true;
+      pipeline_->Refuse(Unavailable("{}", Message(status)));
+      const std::lock_guard lock(mutex_);
+      if (!ever_ready_) start_failure_ = status;
+    }
+    const bool first = snapshot().losses == 0;
+    SetState(gave_up ? ClusterState::kFailed
+             : first ? ClusterState::kLoading
+                     : ClusterState::kRecovering,
+             Message(status));
+    if (!Wait(delay)) return;
+    delay = std::min(2 * delay, options_.longest_delay);
+  }
+}
+
+// At the first start what a worker refuses will not get better by itself; later it may, as when a
+// file is being restored.
+bool Recovery::GivesUp(const absl::Status& status, absl::Duration elapsed) const {
+  const std::lock_guard lock(mutex_);
+  if (ever_ready_) return elapsed >= options_.limits.recovery;
+  return !absl::IsUnavailable(status) || elapsed >= options_.limits.start;
+}
+
+absl::Status Recovery::TryOnce(absl::Duration elapsed) {
+  registry_->Refresh(options_.ask_timeout);
+  ASSIGN_OR_RETURN(const std::vector<Placement> placement, Decide(elapsed));
+  RETURN_IF_ERROR(LoadAll(placement));
+  uint64_t epoch = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    epoch = ++snapshot_.epoch;
+    snapshot_.placement = placement;
+    loss_.reset();
+  }
+  RETURN_IF_ERROR(AttachAll(placement, epoch));
+  placement_ = placement;
+  pipeline_->Resume(epoch, static_cast<int32_t>(placement.size()),
+                    registry_->link(placement[0].worker));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Placement>> Recovery::Decide(absl::Duration elapsed) {
+  std::vector<size_t> usable, regular;
+  for (size_t i = 0; i < registry_->size(); ++i) {
+    if (!registry_->alive(i) || registry_->draining(i)) continue;
+    usable.push_back(i);
+    if (!registry_->is_spare(i)) regular.push_back(i);
+  }
+  if (placement_.empty()) {
+    RETURN_IF_ERROR(MissingWorkers(usable));
+    return placer_->Place(*registry_, regular);
+  }
+  bool complete = true, draining = false;
+  for (const Placement& stage : placement_) {
+    complete = complete && Contains(usable, stage.worker);
+    draining = draining || registry_->draining(stage.worker);
+  }
+  if (complete) return placement_;
+  const absl::Status missing = MissingWorkers(usable);
+  if (draining || elapsed >= options_.wait_for_same) {
+    if (auto placement = Substitute(usable); placement.ok()) return placement;
+  }
+  if (draining || elapsed >= options_.wait_for_spare) {
+    auto placement = placer_->Place(*registry_, usable);
+    if (placement.ok()) return placement;
+    if (missing.ok()) return placement.status();
+    return Prefixed(missing,
+                    fmt::format("{}; the others cannot do it", Message(placement.status())));
+  }
+  return missing.ok() ? Unavailable("worker: drained") : missing;
+}
+
+// The same ranges, with idle workers in place of lost ones.
+absl::StatusOr<std::vector<Placement>> Recovery::Substitute(const std::vector<size_t>& usable) {
+  std::vector<Placement> placement = placement_;
+  std::vector<size_t> idle = usable;
+  for (const Placement& stage : placement_) std::erase(idle, stage.worker);
+  for (Placement& stage : placement) {
+    if (Contains(usable, stage.worker)) continue;
+    const auto fits = [&](size_t worker) {
+      return placer_->CheckFits(*registry_, {worker, stage.layers}).ok();
+    };
+    const auto spare = std::find_if(idle.begin(), idle.end(), fits);
+    if (spare == idle.end()) return Unavailable("no spare has room for the layers");
+    stage.worker = *spare;
+    idle.erase(spare);
+  }
+  return placement;
+}
+
+// Those that the placement (at first: the topology) wants.
+absl::Status Recovery::MissingWorkers(const std::vector<size_t>& usable) const {
+  std::string missing;
+  for (size_t i = 0; i < registry_->size(); ++i) {
+    const bool wanted =
+        placement_.empty() ? !registry_->is_spare(i)
+                           : std::any_of(placement_.begin(), placement_.end(),
+                                         [i](const Placement& stage) { return stage.worker == i; });
+    if (!wanted || Contains(usable, i) || registry_->draining(i)) continue;
+    missing +=
+        fmt::format("{}worker {} at {}: {}", missing.empty() ? "" : "; ", registry_->entry(i).name,
+                    registry_->entry(i).address, registry_->reason(i));
+  }
+  return missing.empty() ? absl::OkStatus() : Unavailable("{}", missing);
+}
+
+absl::Status Recovery::LoadAll(const std::vector<Placement>& placement) {
+  std::vector<absl::Status> statuses(placement.size());
+  const uint64_t next_epoch = snapshot().epoch + 1;
+  InParallel(placement.size(), [&](size_t i) {
+    absl::StatusOr<wire::LoadRequest> request = placer_->MakeLoadRequest(placement[i].layers);
+    if (!request.ok()) {
+      statuses[i] = request.status();
+      return;
+    }
+    request->epoch = next_epoch;
+    if (i + 1 < placement.size()) {
+      request->next_address = registry_->entry(placement[i + 1].worker).address;
+    }
+    statuses[i] = registry_->Load(placement[i].worker, *request, options_.limits.load, stopping_);
+  });
+  return FirstError(statuses);
+}
+
+absl::Status Recovery::AttachAll(const std::vector<Placement>& placement, uint64_t epoch) {
+  std::vector<absl::Status> statuses(placement.size());
+  InParallel(placement.size(), [&](size_t i) {
+    const size_t worker = placement[i].worker;
+    const wire::WorkerClient::AttachOptions attach = {
+        .fingerprint = placer_->fingerprint(), .epoch = epoch, .lease = options_.limits.lease};
+    const auto on_event = [this, worker, stage = static_cast<int32_t>(i),
+                           epoch](wire::WorkerEvent event) {
+      OnEvent(worker, stage, epoch, std::move(event));
+    };
+    statuses[i] = registry_->Attach(worker, attach, on_event, options_.attach_timeout);
+  });
+  return FirstError(statuses);
+}
+
+void Recovery::OnEvent(size_t worker, int32_t stage, uint64_t epoch, wire::WorkerEvent event) {
+  if (const auto* heartbeat = std::get_if<wire::WorkerHeartbeat>(&event)) {
+    registry_->OnHeartbeat(worker, *heartbeat);
+  } else if (const auto* closed = std::get_if<wire::LinkClosed>(&event)) {
+    ReportLoss(epoch, {worker, std::string(Message(closed->status))});
+  } else {
+    pipeline_->OnWorkerEvent(stage, std::move(event));
+  }
+}
+
+void Recovery::OnPipelineFailure(const Pipeline::Failure& failure) {
+  Loss loss{.why = std::string(Message(failure.status))};
+  {
+    const std::lock_guard lock(mutex_);
+    const bool known =
+        failure.stage >= 0 && failure.stage < static_cast<int32_t>(snapshot_.placement.size());
+    // A stage that cannot hand on is not the lost one: the link of that one will say so.
+    if (known && absl::IsDeadlineExceeded(failure.status)) {
+      loss.worker = snapshot_.placement[failure.stage].worker;
+    }
+  }
+  ReportLoss(failure.epoch, std::move(loss));
+}
+
+void Recovery::ReportLoss(uint64_t epoch, Loss loss) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (epoch != snapshot_.epoch) return;  // of a pipeline that is gone already
+    if (!loss_ || !loss_->worker) loss_ = std::move(loss);
+  }
+  changed_.notify_all();
+}
+
+// Until a worker is lost.
+void Recovery::Watch() {
+  while (!stopping_) {
+    std::optional<Loss> loss;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, absl::ToChronoNanoseconds(options_.heartbeat),
+                        [this] { return stopping_ || loss_.has_value(); });
+      loss = loss_;
+    }
+    if (!loss) {
+      const std::vector<size_t> silent = registry_->Beat(absl::Now(), options_.limits.lease);
+      if (silent.empty()) continue;
+      loss = Loss{silent[0],
+                  fmt::format("silent for {}", absl::FormatDuration(options_.limits.lease))};
+    }
+    pipeline_->Pause();
+    if (loss->worker) registry_->MarkLost(*loss->worker, loss->why);
+    {
+      const std::lock_guard lock(mutex_);
+      ++snapshot_.losses;
+    }
+    SetState(ClusterState::kRecovering, loss->why);
+    return;
+  }
+}
+
+absl::Status Recovery::Drain(std::string_view name, absl::Time deadline) {
+  const size_t worker = registry_->Find(name);
+  if (worker == registry_->size()) return NotFound("worker {}: there is none of that name", name);
+  registry_->SetDraining(worker, true);
+  std::unique_lock lock(mutex_);
+  const auto has_it = [&] {
+    return std::any_of(snapshot_.placement.begin(), snapshot_.placement.end(),
+                       [worker](const Placement& stage) { return stage.worker == worker; });
+  };
+  if (!has_it()) return absl::OkStatus();
+  if (!loss_) loss_ = Loss{.why = fmt::format("worker {} is being drained", name)};
+  changed_.notify_all();
+  const bool done = changed_.wait_until(lock, absl::ToChronoTime(deadline), [&] {
+    return stopping_ || (snapshot_.state == ClusterState::kReady && !has_it());
+  });
+  if (done && !stopping_) return absl::OkStatus();
+  lock.unlock();
+  registry_->SetDraining(worker, false);
+  return FailedPrecondition("worker {}: cannot be drained: {}", name, snapshot().reason);
+}
+
+}  // namespace baton::coordinator

@@ -1,0 +1,134 @@
+// Brings the pipeline up, and up again whenever a worker is lost: bringing it up is recovering from
+// nothing.
+//
+// One thread. A try: ask who is there, decide who has which layers, load what is not loaded
+// (workers that have it say so at once), attach with a new epoch, resume the pipeline, which
+// replays its sequences. A lost worker is waited for shortly, then a spare takes its place, then
+// the survivors share the layers anew. Requests that wait for longer than Limits::recovery end with
+// the reason; trying goes on.
+#pragma once
+
+#include <absl/time/time.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "coordinator/pipeline.h"
+#include "coordinator/worker_registry.h"
+#include "engine/arch/layer_range.h"
+#include "engine/base/status.h"
+
+namespace baton::coordinator {
+
+// One stage and the worker (index in the registry) that has it.
+struct Placement {
+  size_t worker = 0;
+  engine::LayerRange layers;
+  bool operator==(const Placement&) const = default;
+};
+
+// The model's side of recovery. Called on recovery's threads.
+class Placer {
+ public:
+  virtual ~Placer() = default;
+  // Divides all layers among these workers, in pipeline order; it may leave some out.
+  virtual absl::StatusOr<std::vector<Placement>> Place(const WorkerRegistry& registry,
+                                                       const std::vector<size_t>& workers) = 0;
+  // Whether a worker has room for these layers.
+  virtual absl::Status CheckFits(const WorkerRegistry& registry, const Placement& placement) = 0;
+  virtual std::string fingerprint() const = 0;  // of the model
+  // Without epoch and next_address.
+  virtual absl::StatusOr<wire::LoadRequest> MakeLoadRequest(engine::LayerRange layers) = 0;
+};
+
+enum class ClusterState : uint8_t { kLoading, kReady, kRecovering, kFailed };
+std::string_view ClusterStateName(ClusterState state);  // "loading", …
+
+struct RecoveryOptions {
+  absl::Duration ask_timeout = absl::Seconds(2);
+  absl::Duration attach_timeout = absl::Seconds(10);
+  absl::Duration wait_for_same = absl::Milliseconds(1500);  // before a spare takes over
+  absl::Duration wait_for_spare = absl::Seconds(5);         // before the survivors share
+  absl::Duration heartbeat = absl::Milliseconds(500);
+  absl::Duration first_delay = absl::Milliseconds(50);  // between tries; doubles up to
+  absl::Duration longest_delay = absl::Seconds(1);
+  Limits limits;
+};
+
+class Recovery {
+ public:
+  struct Snapshot {
+    ClusterState state = ClusterState::kLoading;
+    uint64_t epoch = 0;
+    std::string reason;  // why it is not ready
+    std::vector<Placement> placement;
+    uint64_t losses = 0;
+    absl::Duration load_time;  // of the first start
+    absl::Duration last_pause;
+  };
+
+  Recovery(const RecoveryOptions& options, WorkerRegistry* registry, Pipeline* pipeline,
+           Placer* placer);
+  ~Recovery();  // stops
+  Recovery(const Recovery&) = delete;
+  Recovery& operator=(const Recovery&) = delete;
+
+  void Start();
+  void Stop();
+  // Until the pipeline is up for the first time or cannot come up.
+  absl::Status WaitReady(absl::Time deadline);
+  Snapshot snapshot() const;
+
+  // Any thread; never blocks.
+  void OnPipelineFailure(const Pipeline::Failure& failure);
+  // Moves the worker's layers elsewhere; requests go on. Blocks until done.
+  absl::Status Drain(std::string_view name, absl::Time deadline);
+
+ private:
+  struct Loss {
+    std::optional<size_t> worker = std::nullopt;  // not known whose fault it was
+    std::string why;
+  };
+
+  void Run();
+  void BringUp();
+  absl::Status TryOnce(absl::Duration elapsed);
+  absl::StatusOr<std::vector<Placement>> Decide(absl::Duration elapsed);
+  absl::StatusOr<std::vector<Placement>> Substitute(const std::vector<size_t>& usable);
+  absl::Status MissingWorkers(const std::vector<size_t>& usable) const;
+  absl::Status LoadAll(const std::vector<Placement>& placement);
+  absl::Status AttachAll(const std::vector<Placement>& placement, uint64_t epoch);
+  void OnEvent(size_t worker, int32_t stage, uint64_t epoch, wire::WorkerEvent event);
+  void Watch();
+  void ReportLoss(uint64_t epoch, Loss loss);
+  bool Wait(absl::Duration duration);  // false: stopping
+  void SetState(ClusterState state, std::string_view reason);
+  bool GivesUp(const absl::Status& status, absl::Duration elapsed) const;
+
+  const RecoveryOptions options_;
+  WorkerRegistry* const registry_;
+  Pipeline* const pipeline_;
+  Placer* const placer_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  Snapshot snapshot_;           // guarded by mutex_
+  std::optional<Loss> loss_;    // guarded by mutex_
+  absl::Status start_failure_;  // guarded by mutex_
+  bool ever_ready_ = false;     // guarded by mutex_
+  std::atomic<bool> stopping_ = false;
+
+  std::vector<Placement> placement_;  // recovery's thread only
+  std::thread thread_;
+};
+
+}  // namespace baton::coordinator

@@ -1,0 +1,436 @@
+#include "coordinator/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace baton::coordinator {
+
+using engine::kKvBlockPositions;
+using engine::MicroBatch;
+using engine::OutputKind;
+using engine::OutputRow;
+using engine::RowResult;
+using engine::SequenceRows;
+using engine::TokenId;
+
+namespace {
+
+constexpr int32_t kMinChunkRows = 16;  // below, reading the weights dominates
+constexpr int32_t kPipelinedChunkRows =
+    64;  // the same, where chunks follow each other through stages
+constexpr int32_t kUnmeasuredChunkRows = 64;
+constexpr size_t kMaxLogitsBytes = 32 << 20;  // of whole rows of logits in a micro-batch
+constexpr size_t kRepetitionWindow = 64;
+constexpr int32_t kMaxFailures = 2;
+constexpr size_t kRecentBatches = 64;
+
+int32_t BlocksFor(int32_t positions) {
+  return (positions + kKvBlockPositions - 1) / kKvBlockPositions;
+}
+
+std::vector<std::pair<TokenId, int32_t>> CountTokens(std::span<const TokenId> tokens) {
+  std::map<TokenId, int32_t> counts;
+  for (const TokenId token : tokens) ++counts[token];
+  return {counts.begin(), counts.end()};
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerOptions& options)
+    : options_(options),
+      pool_(options.num_kv_blocks),
+      cache_(&pool_),
+      step_times_(options.num_stages) {}
+
+absl::Status Scheduler::Add(SequenceRequest request) {
+  if (static_cast<int32_t>(waiting_.size()) >= options_.max_waiting) {
+    return ResourceExhausted("queue: {} requests wait already, limit {}; try again later",
+                             waiting_.size(), options_.max_waiting);
+  }
+  auto sequence = std::make_unique<Sequence>();
+  sequence->arrival = ++last_arrival_;
+  sequence->prompt_length = static_cast<int32_t>(request.tokens.size());
+  sequence->tokens = request.tokens;
+  sequence->next_output =
+      request.kind == OutputKind::kSample ? sequence->prompt_length - 1 : request.first_output;
+  sequence->request = std::move(request);
+  deadlines_.insert(sequence->request.deadline);
+  waiting_.insert(sequence.get());
+  ++stats_.requests;
+  const uint64_t id = sequence->request.id;
+  sequences_.emplace(id, std::move(sequence));
+  return absl::OkStatus();
+}
+
+bool Scheduler::Cancel(uint64_t id, const absl::Status& why) {
+  const auto found = sequences_.find(id);
+  if (found == sequences_.end()) return false;
+  ++(absl::IsCancelled(why) ? stats_.cancelled : stats_.failed);
+  End(found->second.get(), EndReason::kError, why);
+  return true;
+}
+
+void Scheduler::CancelAll(const absl::Status& why) {
+  while (!sequences_.empty()) Cancel(sequences_.begin()->first, why);
+}
+
+absl::Time Scheduler::NextDeadline() const {
+  return deadlines_.empty() ? absl::InfiniteFuture() : *deadlines_.begin();
+}
+
+void Scheduler::Expire(absl::Time now) {
+  if (now < NextDeadline()) return;
+  std::vector<uint64_t> expired;
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence->request.deadline <= now) expired.push_back(id);
+  }
+  for (const uint64_t id : expired)
+    Cancel(id, DeadlineExceeded("request: its deadline has passed"));
+}
+
+bool Scheduler::IsDecoding(const Sequence& sequence) const {
+  return sequence.samples() && sequence.submitted > 0 && sequence.remaining() <= 1 &&
+         sequence.num_new() > 0;
+}
+
+bool Scheduler::InBatch(const Sequence& sequence, const Builder& builder) const {
+  return sequence.last_batch == builder.batch->id;
+}
+
+std::shared_ptr<MicroBatch> Scheduler::Next() {
+  Admit();
+  const bool decoding = std::any_of(admitted_.begin(), admitted_.end(),
+                                    [&](const Sequence* s) { return IsDecoding(*s); });
+  // One more than stages hides the way of a result to the coordinator and back, but would make one
+  // more decode group.
+  if (in_flight() >= options_.num_stages + (decoding ? 0 : 1)) return nullptr;
+
+  Builder builder{.batch = std::make_shared<MicroBatch>()};
+  builder.batch->id = last_batch_id_ + 1;
+  AddDecodeRows(&builder);
+  AddPromptRows(&builder);
+  if (builder.parts.empty()) return nullptr;
+
+  last_batch_id_ = builder.batch->id;
+  recent_.emplace_back(last_batch_id_, builder.rows);
+  if (recent_.size() > kRecentBatches) recent_.pop_front();
+  in_flight_.emplace(last_batch_id_, InFlight{builder.batch, std::move(builder.parts)});
+  ++stats_.micro_batches;
+  return builder.batch;
+}
+
+// Fair: the head of the queue is never passed by somebody smaller behind it.
+void Scheduler::Admit() {
+  while (!waiting_.empty() && static_cast<int32_t>(admitted_.size()) < options_.max_sequences) {
+    Sequence* sequence = *waiting_.begin();
+    if (sequence->awaited > 0 || !HasRoomFor(*sequence)) return;
+    waiting_.erase(waiting_.begin());
+    sequence->admitted = true;
+    admitted_.insert(sequence);
+    // What gives an output must be computed.
+    const int32_t reusable = std::min(sequence->next_output, sequence->known() - 1);
+    if (options_.prefix_cache) {
+      sequence->kv_blocks = cache_.Match(sequence->tokens, reusable / kKvBlockPositions);
+    }
+    sequence->submitted = static_cast<int32_t>(sequence->kv_blocks.size()) * kKvBlockPositions;
+    const int32_t cached = std::min(sequence->submitted, sequence->prompt_length);
+    stats_.cached_tokens += cached;
+    sequence->request.observer->OnStarted(cached);
+  }
+}
+
+bool Scheduler::HasRoomFor(const Sequence& sequence) const {
+  if (admitted_.empty()) return true;
+  const int32_t needed = BlocksFor(sequence.known() + 1);
+  if (pool_.num_free() >= needed) return true;
+  return pool_.num_free() + cache_.num_evictable() >= needed;
+}
+
+void Scheduler::AddDecodeRows(Builder* builder) {
+  std::vector<Sequence*> ready;
+  int32_t num_decoding = 0;
+  for (Sequence* sequence : admitted_) {
+    if (!IsDecoding(*sequence)) continue;
+    ++num_decoding;
+    if (sequence->remaining() == 1) ready.push_back(sequence);
+  }
+  std::stable_sort(ready.begin(), ready.end(), [](const Sequence* a, const Sequence* b) {
+    return a->last_batch < b->last_batch;
+  });
+  const int32_t group = (num_decoding + options_.num_stages - 1) / options_.num_stages;
+  for (Sequence* sequence : ready) {
+    if (builder->rows.decode >= std::min(group, options_.max_rows)) return;
+    if (!sequence->admitted) continue;  // preempted for one before it
+    builder->rows.decode += AddRows(sequence, 1, builder);
+  }
+}
+
+// Prompt rows that this micro-batch bears.
+int32_t Scheduler::PromptRows(const Builder& builder) const {
+  const int32_t room = options_.max_rows - builder.rows.decode;
+  if (options_.chunk_rows > 0) return std::min(options_.chunk_rows, room);
+  int32_t remaining = 0;
+  bool decoding = false;
+  for (const Sequence* sequence : admitted_) {
+    if (IsDecoding(*sequence)) {
+      decoding = true;
+    } else {
+      remaining += sequence->remaining();
+    }
+  }
+  int32_t rows = room;
+  if (options_.num_stages > 1) {
+    // Enough chunks to fill the pipeline, smaller ones towards the end, so that it drains fast.
+    rows = std::max(kPipelinedChunkRows, remaining / (8 * options_.num_stages));
+  }
+  if (decoding) {
+    const int32_t like_decode = step_times_.RowsLikeOneDecode();
+    rows = std::min(rows,
+                    like_decode > 0 ? std::max(like_decode, kMinChunkRows) : kUnmeasuredChunkRows);
+  }
+  return std::min(rows, room);
+}
+
+// In turn the oldest and the one that is done first: a long prompt neither starves nor keeps short
+// ones waiting.
+Sequence* Scheduler::NextPrompt(const Builder& builder) const {
+  const bool shortest = builder.batch->id % 2 == 0;
+  Sequence* best = nullptr;
+  for (Sequence* sequence : admitted_) {  // best first
+    if (sequence->remaining() == 0 || IsDecoding(*sequence)) continue;
+    if (InBatch(*sequence, builder) || builder.stuck.contains(sequence)) continue;
+    if (best == nullptr) {
+      best = sequence;
+      if (!shortest) break;
+    } else if (sequence->request.priority < best->request.priority) {
+      break;
+    } else if (sequence->remaining() < best->remaining()) {
+      best = sequence;
+    }
+  }
+  return best;
+}
+
+void Scheduler::AddPromptRows(Builder* builder) {
+  int32_t budget = PromptRows(*builder);
+  while (budget > 0) {
+    Sequence* sequence = NextPrompt(*builder);
+    if (sequence == nullptr) return;
+    int32_t rows = std::min(budget, sequence->remaining());
+    if (sequence->request.kind == OutputKind::kLogits) {
+      const size_t row_bytes = sizeof(float) * std::max(options_.vocab_size, 1);
+      rows = std::min<int32_t>(rows, std::max<int32_t>(1, kMaxLogitsBytes / row_bytes));
+    }
+    rows = AddRows(sequence, rows, builder);
+    if (rows == 0) {
+      builder->stuck.insert(sequence);
+      continue;
+    }
+    builder->rows.prompt += rows;
+    stats_.prompt_tokens += rows;
+    budget -= rows;
+  }
+}
+
+int32_t Scheduler::AddRows(Sequence* sequence, int32_t rows, Builder* builder) {
+  while (rows > 0 && !EnsureBlocks(sequence, sequence->submitted + rows, *builder)) {
+    // As many as the last block still takes.
+    const int32_t room =
+        static_cast<int32_t>(sequence->kv_blocks.size()) * kKvBlockPositions - sequence->submitted;
+    rows = std::min(rows - 1, room);
+  }
+  if (rows <= 0) return 0;
+  MicroBatch& batch = *builder->batch;
+  const int32_t first = sequence->submitted;
+  builder->parts.push_back({sequence->request.id, batch.rows(), first, rows});
+  SequenceRows& part = batch.sequences.emplace_back();
+  part.sequence_id = sequence->request.id;
+  part.first_position = first;
+  part.num_rows = rows;
+  part.kv_blocks.assign(sequence->kv_blocks.begin(),
+                        sequence->kv_blocks.begin() + BlocksFor(first + rows));
+  for (int32_t position = first; position < first + rows; ++position) {
+    if (position >= sequence->next_output) AddOutput(*sequence, position, builder);
+    batch.tokens.push_back(sequence->tokens[position]);
+    sequence->awaited += position >= sequence->next_output;
+  }
+  sequence->submitted += rows;
+  sequence->last_batch = batch.id;
+  if (options_.prefix_cache) {
+    const std::span<const int32_t> blocks = sequence->kv_blocks;
+    cache_.Insert(sequence->tokens, blocks.first(sequence->submitted / kKvBlockPositions));
+  }
+  return rows;
+}
+
+void Scheduler::AddOutput(const Sequence& sequence, int32_t position, Builder* builder) {
+  OutputRow& output = builder->batch->outputs.emplace_back();
+  output.row = builder->batch->rows();
+  output.kind = sequence.request.kind;
+  if (output.kind == OutputKind::kScore) {
+    output.target = position + 1 < sequence.known() ? sequence.tokens[position + 1]
+                                                    : sequence.request.final_target;
+  }
+  if (output.kind != OutputKind::kSample) return;
+  output.sampling = sequence.request.sampling;
+  const std::span<const TokenId> tokens = sequence.tokens;
+  const engine::SamplingParams& sampling = output.sampling;
+  if (sampling.repetition_penalty != 1.0f) {
+    const auto recent = tokens.last(std::min(kRepetitionWindow, tokens.size()));
+    output.recent.assign(recent.begin(), recent.end());
+  }
+  if (sampling.presence_penalty != 0 || sampling.frequency_penalty != 0) {
+    output.output_counts = CountTokens(tokens.subspan(sequence.prompt_length));
+  }
+}
+
+bool Scheduler::EnsureBlocks(Sequence* sequence, int32_t positions, const Builder& builder) {
+  while (static_cast<int32_t>(sequence->kv_blocks.size()) < BlocksFor(positions)) {
+    if (const auto block = pool_.Allocate()) {
+      sequence->kv_blocks.push_back(*block);
+    } else if (!FreeOneBlock(*sequence, builder)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// From the prefix cache, or else by preempting the youngest sequence behind `sequence`. Not one in
+// the micro-batch that is being built: inside a micro-batch nothing orders the use of a block.
+bool Scheduler::FreeOneBlock(const Sequence& sequence, const Builder& builder) {
+  if (cache_.EvictOne()) return true;
+  for (auto victim = admitted_.rbegin(); victim != admitted_.rend(); ++victim) {
+    if (*victim == &sequence) return false;
+    if (InBatch(**victim, builder) || (*victim)->kv_blocks.empty()) continue;
+    Preempt(*victim);
+    return true;
+  }
+  return false;
+}
+
+void Scheduler::Preempt(Sequence* sequence) {
+  ++stats_.preemptions;
+  ReleaseBlocks(sequence);
+  admitted_.erase(sequence);
+  sequence->admitted = false;
+  sequence->submitted = 0;
+  waiting_.insert(sequence);
+}
+
+void Scheduler::ReleaseBlocks(Sequence* sequence) {
+  for (const int32_t block : sequence->kv_blocks) pool_.Release(block);
+  sequence->kv_blocks.clear();
+}
+
+absl::Status Scheduler::OnResults(uint64_t batch_id, std::span<const RowResult> results) {
+  const auto found = in_flight_.find(batch_id);
+  if (found == in_flight_.end()) return Internal("micro-batch {}: not on its way", batch_id);
+  const std::vector<OutputRow>& outputs = found->second.batch->outputs;
+  const auto answers = [&](const RowResult& result, const OutputRow& output) {
+    if (result.row != output.row) return false;
+    if (output.kind != OutputKind::kSample) return true;
+    return result.token >= 0 && result.token < options_.vocab_size;
+  };
+  if (!std::equal(results.begin(), results.end(), outputs.begin(), outputs.end(), answers)) {
+    return Internal("micro-batch {}: got {} results that do not answer its {} rows with output",
+                    batch_id, results.size(), outputs.size());
+  }
+  const InFlight done = std::move(found->second);
+  in_flight_.erase(found);
+  for (const Part& part : done.parts) {
+    size_t count = 0;
+    while (count < results.size() && results[count].row < part.first_row + part.num_rows) ++count;
+    ApplyResults(part, results.first(count));
+    results = results.subspan(count);
+  }
+  return absl::OkStatus();
+}
+
+void Scheduler::ApplyResults(const Part& part, std::span<const RowResult> results) {
+  const auto found = sequences_.find(part.sequence_id);
+  if (found == sequences_.end()) return;  // cancelled meanwhile
+  Sequence* sequence = found->second.get();
+  sequence->awaited -= static_cast<int32_t>(results.size());
+  sequence->failures = 0;
+  for (const RowResult& result : results) {
+    if (!ApplyResult(sequence, part.first_position + result.row - part.first_row, result)) return;
+  }
+}
+
+// False: the sequence has ended.
+bool Scheduler::ApplyResult(Sequence* sequence, int32_t position, const RowResult& result) {
+  ++sequence->next_output;
+  if (sequence->samples()) {
+    sequence->tokens.push_back(result.token);
+    ++stats_.new_tokens;
+  }
+  if (!sequence->request.observer->OnResult(position, result)) {
+    ++stats_.finished;
+    End(sequence, EndReason::kStopped, absl::OkStatus());
+    return false;
+  }
+  const bool full = sequence->samples() ? sequence->num_new() >= sequence->request.max_new_tokens ||
+                                              sequence->known() >= options_.context_length
+                                        : sequence->next_output >= sequence->known();
+  if (!full) return true;
+  ++stats_.finished;
+  End(sequence, EndReason::kLength, absl::OkStatus());
+  return false;
+}
+
+void Scheduler::OnFailure(uint64_t batch_id, const absl::Status& status) {
+  const auto found = in_flight_.find(batch_id);
+  if (found == in_flight_.end()) return;
+  const InFlight failed = std::move(found->second);
+  in_flight_.erase(found);
+  for (const Part& part : failed.parts) {
+    const auto sequence = sequences_.find(part.sequence_id);
+    if (sequence == sequences_.end()) continue;
+    if (++sequence->second->failures >= kMaxFailures) Cancel(part.sequence_id, status);
+  }
+}
+
+void Scheduler::OnTimed(uint64_t batch_id, int32_t stage, double compute_us) {
+  for (const auto& [id, rows] : recent_) {
+    if (id == batch_id) step_times_.Add(stage, rows, compute_us);
+  }
+}
+
+void Scheduler::Restart(int32_t num_stages) {
+  if (num_stages != options_.num_stages) step_times_ = StepTimes(num_stages);
+  options_.num_stages = num_stages;
+  ++stats_.restarts;
+  in_flight_.clear();
+  recent_.clear();
+  for (const auto& [id, sequence] : sequences_) {
+    ReleaseBlocks(sequence.get());
+    sequence->submitted = 0;
+    sequence->awaited = 0;
+    sequence->admitted = false;
+    waiting_.insert(sequence.get());
+  }
+  admitted_.clear();
+  cache_.Clear();
+}
+
+void Scheduler::End(Sequence* sequence, EndReason reason, const absl::Status& status) {
+  ReleaseBlocks(sequence);
+  admitted_.erase(sequence);
+  waiting_.erase(sequence);
+  deadlines_.erase(deadlines_.find(sequence->request.deadline));
+  const std::shared_ptr<SequenceObserver> observer = sequence->request.observer;
+  sequences_.erase(sequence->request.id);
+  observer->OnEnd(reason, status);
+}
+
+SchedulerStats Scheduler::stats() const {
+  SchedulerStats stats = stats_;
+  stats.running = static_cast<int32_t>(admitted_.size());
+  stats.waiting = static_cast<int32_t>(waiting_.size());
+  stats.kv_blocks_total = pool_.num_blocks();
+  stats.kv_blocks_cached = cache_.num_evictable();
+  stats.kv_blocks_used = pool_.num_blocks() - pool_.num_free() - stats.kv_blocks_cached;
+  return stats;
+}
+
+}  // namespace baton::coordinator

@@ -1,0 +1,46 @@
+#include "coordinator/step_times.h"
+
+#include <algorithm>
+
+namespace baton::coordinator {
+namespace {
+
+constexpr double kWeightOfNew = 0.2;
+constexpr int32_t kRowsToMeasure =
+    8;  // fewer prompt rows say more about the weights' reading than about a row
+
+void Mix(double value, double* mean) {
+  *mean = *mean == 0 ? value : *mean + kWeightOfNew * (value - *mean);
+}
+
+}  // namespace
+
+void StepTimes::Add(int32_t stage, BatchRows rows, double compute_us) {
+  if (stage < 0 || stage >= static_cast<int32_t>(stages_.size())) return;
+  StageTimes& times = stages_[stage];
+  Mix(compute_us, &times.step_us);
+  if (rows.prompt == 0) {
+    Mix(compute_us, &times.decode_us);
+  } else if (rows.prompt >= kRowsToMeasure) {
+    const double decode_us = rows.decode > 0 ? times.decode_us : 0;
+    Mix(std::max(compute_us - decode_us, compute_us * 0.1) / rows.prompt, &times.prompt_row_us);
+  }
+}
+
+int32_t StepTimes::RowsLikeOneDecode() const {
+  double decode_us = 0, prompt_row_us = 0;
+  for (const StageTimes& times : stages_) {
+    decode_us = std::max(decode_us, times.decode_us);
+    prompt_row_us = std::max(prompt_row_us, times.prompt_row_us);
+  }
+  if (decode_us == 0 || prompt_row_us == 0) return 0;
+  return static_cast<int32_t>(std::min(decode_us / prompt_row_us, 1e6));
+}
+
+double StepTimes::slowest_us() const {
+  double slowest = 0;
+  for (const StageTimes& times : stages_) slowest = std::max(slowest, times.step_us);
+  return slowest;
+}
+
+}  // namespace baton::coordinator

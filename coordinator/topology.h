@@ -1,0 +1,96 @@
+// What the operator wants, as the topology file says it: model, workers, limits. A value.
+//
+// The file is hostile input: an error names file, line and key; an unknown key also the nearest
+// known one.
+#pragma once
+
+#include <absl/time/time.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/arch/layer_range.h"
+#include "engine/arch/stage_spec.h"
+#include "engine/base/status.h"
+#include "proto/worker_client.h"
+
+namespace baton::coordinator {
+
+struct WorkerEntry {
+  std::string name;
+  std::string address;
+  std::optional<engine::LayerRange> layers;  // absent: auto
+  std::optional<int32_t> num_layers;         // so many, wherever they begin ("layers: 12 layers")
+  uint64_t memory_bytes = 0;                 // budget; 0: what the host has free
+  int32_t threads = 0;                       // 0: all
+  std::string device = "auto";
+  std::string models;           // folder on that host; empty: where the model lies
+  std::string launch = "none";  // local | none | ssh://user@host
+  bool mlock = false;
+  double speed = 0;           // relative, or 0: not known
+  double memory_gbps = 0;     // measured: weights read, GB/s; 0: not known
+  double compute_gflops = 0;  // measured: matrix products; 0: not known
+  int32_t line = 0;           // in the file
+};
+
+struct LinkEntry {
+  std::string from;  // worker names; "coordinator" is one too
+  std::string to;
+  absl::Duration latency;  // one way
+  double bytes_per_s = 0;  // 0: not known
+  int32_t line = 0;
+};
+
+enum class Objective : uint8_t { kThroughput, kLatency };
+
+struct TlsFiles {
+  std::string ca;
+  std::string cert;
+  std::string key;
+};
+
+struct Limits {
+  int32_t queue = 1024;               // requests that wait
+  int32_t batch_rows = 512;           // of a micro-batch
+  int32_t chunk_rows = 0;             // prompt rows of a micro-batch; 0: chosen by measurement
+  int32_t kv_blocks = 0;              // 0: those of `sequences` full contexts
+  uint64_t message_bytes = 4u << 20;  // of a gRPC message
+  uint64_t body_bytes = 16u << 20;    // of an HTTP request
+  int32_t connections = 2048;
+  absl::Duration start = absl::Seconds(60);     // until all workers are there
+  absl::Duration load = absl::Minutes(30);      // of a stage
+  absl::Duration lease = absl::Seconds(10);     // a worker that is silent for longer is lost
+  absl::Duration step = absl::Seconds(60);      // without any progress
+  absl::Duration recovery = absl::Seconds(30);  // how long requests wait for a lost worker
+};
+
+struct Topology {
+  std::string file;  // "" where it was made by flags
+  std::string model;
+  int32_t context = 4096;
+  int32_t sequences = 8;
+  std::string grpc_address = "127.0.0.1:7070";
+  std::string http_address;          // empty: no gateway
+  std::vector<WorkerEntry> workers;  // in pipeline order
+  std::vector<WorkerEntry> spares;
+  std::vector<LinkEntry> links;
+  Objective objective = Objective::kThroughput;
+  wire::WireType wire = wire::WireType::kF32;
+  engine::KvType kv_type = engine::KvType::kF16;
+  std::optional<TlsFiles> tls;
+  bool insecure = false;
+  std::string api_keys;  // file
+  bool prefix_cache = true;
+  bool fetch_parts = false;  // workers may ask others for bytes they lack
+  std::string journal;       // folder; empty: none
+  Limits limits;
+};
+
+absl::StatusOr<Topology> LoadTopology(const std::string& path);
+// `file` stands in errors; relative paths are taken from its folder.
+absl::StatusOr<Topology> ParseTopology(std::string_view yaml, const std::string& file);
+
+}  // namespace baton::coordinator

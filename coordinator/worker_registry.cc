@@ -1,0 +1,222 @@
+#include "coordinator/worker_registry.h"
+
+#include <thread>
+#include <utility>
+
+namespace baton::coordinator {
+
+std::string_view WorkerStateName(WorkerState state) {
+  static constexpr std::string_view kNames[] = {"joining", "loading", "ready",
+                                                "suspect", "lost",    "draining"};
+  return kNames[static_cast<size_t>(state)];
+}
+
+void InParallel(size_t count, const std::function<void(size_t)>& function) {
+  std::vector<std::jthread> threads;
+  for (size_t i = 1; i < count; ++i) threads.emplace_back([&function, i] { function(i); });
+  if (count > 0) function(0);
+}
+
+WorkerRegistry::WorkerRegistry(const std::vector<WorkerEntry>& workers,
+                               const std::vector<WorkerEntry>& spares,
+                               wire::WorkerConnector* connector)
+    : connector_(connector) {
+  const auto add = [this](const WorkerEntry& entry, bool spare) {
+    auto worker = std::make_unique<Worker>();
+    worker->entry = entry;
+    worker->spare = spare;
+    worker->seen.name = entry.name;
+    worker->seen.address = entry.address;
+    worker->seen.spare = spare;
+    workers_.push_back(std::move(worker));
+  };
+  for (const WorkerEntry& entry : workers) add(entry, false);
+  for (const WorkerEntry& entry : spares) add(entry, true);
+}
+
+WorkerRegistry::~WorkerRegistry() { DetachAll(); }
+
+std::vector<WorkerSnapshot> WorkerRegistry::Snapshot() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<WorkerSnapshot> snapshot;
+  for (const auto& worker : workers_) {
+    snapshot.push_back(worker->seen);
+    if (worker->draining) snapshot.back().state = WorkerState::kDraining;
+  }
+  return snapshot;
+}
+
+size_t WorkerRegistry::Find(std::string_view name) const {
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    if (workers_[i]->entry.name == name) return i;
+  }
+  return workers_.size();
+}
+
+std::shared_ptr<wire::WorkerClient> WorkerRegistry::ClientOf(size_t worker) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<wire::WorkerClient>& client = workers_[worker]->client;
+  if (client == nullptr) client = connector_->Connect(workers_[worker]->entry.address);
+  return client;
+}
+
+void WorkerRegistry::Refresh(absl::Duration timeout) {
+  InParallel(workers_.size(), [&](size_t i) { Query(i, timeout); });
+}
+
+void WorkerRegistry::Query(size_t index, absl::Duration timeout) {
+  const absl::StatusOr<wire::WorkerInfo> info = ClientOf(index)->GetInfo(timeout);
+  if (!info.ok()) {
+    MarkLost(index, Message(info.status()));
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  Worker& worker = *workers_[index];
+  if (worker.seen.info.instance_id != info->instance_id)
+    worker.draining = false;  // it is another process
+  worker.alive = true;
+  worker.seen.info = *info;
+  worker.seen.reason.clear();
+  if (worker.seen.state == WorkerState::kLost) worker.seen.state = WorkerState::kJoining;
+}
+
+bool WorkerRegistry::alive(size_t worker) const {
+  const std::lock_guard lock(mutex_);
+  return workers_[worker]->alive;
+}
+
+wire::WorkerInfo WorkerRegistry::info(size_t worker) const {
+  const std::lock_guard lock(mutex_);
+  return workers_[worker]->seen.info;
+}
+
+std::string WorkerRegistry::reason(size_t worker) const {
+  const std::lock_guard lock(mutex_);
+  return workers_[worker]->seen.reason;
+}
+
+absl::Status WorkerRegistry::Load(size_t index, const wire::LoadRequest& request,
+                                  absl::Duration timeout, const std::atomic<bool>& stopping) {
+  {
+    const std::lock_guard lock(mutex_);
+    WorkerSnapshot& seen = workers_[index]->seen;
+    seen.state = WorkerState::kLoading;
+    seen.layers = request.spec.layers;
+    seen.load_progress = 0;
+  }
+  const auto progress = [&](uint64_t done, uint64_t total) {
+    const std::lock_guard lock(mutex_);
+    workers_[index]->seen.load_progress = total > 0 ? static_cast<double>(done) / total : 1;
+    return !stopping;
+  };
+  const absl::StatusOr<wire::LoadedStage> stage =
+      ClientOf(index)->LoadStage(request, progress, timeout);
+  if (!stage.ok()) {
+    const absl::Status status = Prefixed(
+        stage.status(), fmt::format("worker {} at {}", entry(index).name, entry(index).address));
+    MarkLost(index, Message(stage.status()));
+    return status;
+  }
+  const std::lock_guard lock(mutex_);
+  WorkerSnapshot& seen = workers_[index]->seen;
+  seen.weights_bytes = stage->weights_bytes;
+  seen.kv_bytes = stage->kv_bytes;
+  seen.warnings = stage->warnings;
+  seen.load_progress = 1;
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRegistry::Attach(size_t index, const wire::WorkerClient::AttachOptions& options,
+                                    std::function<void(wire::WorkerEvent)> on_event,
+                                    absl::Duration timeout) {
+  absl::StatusOr<std::unique_ptr<wire::WorkerLink>> link =
+      ClientOf(index)->Attach(options, std::move(on_event), timeout);
+  if (!link.ok()) {
+    MarkLost(index, Message(link.status()));
+    return Prefixed(link.status(),
+                    fmt::format("worker {} at {}", entry(index).name, entry(index).address));
+  }
+  const std::lock_guard lock(mutex_);
+  Worker& worker = *workers_[index];
+  worker.link = *std::move(link);
+  worker.last_seen = absl::Now();
+  worker.beat_sent = absl::InfinitePast();
+  worker.seen.state = WorkerState::kReady;
+  return absl::OkStatus();
+}
+
+std::shared_ptr<wire::WorkerLink> WorkerRegistry::link(size_t worker) const {
+  const std::lock_guard lock(mutex_);
+  return workers_[worker]->link;
+}
+
+void WorkerRegistry::DetachAll() {
+  std::vector<std::shared_ptr<wire::WorkerLink>>
+      links;  // ended without the lock: events may want it
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& worker : workers_) {
+      if (worker->link != nullptr) links.push_back(std::move(worker->link));
+      worker->link = nullptr;
+    }
+  }
+}
+
+std::vector<size_t> WorkerRegistry::Beat(absl::Time now, absl::Duration lease) {
+  std::vector<size_t> silent;
+  std::vector<std::pair<std::shared_ptr<wire::WorkerLink>, uint64_t>> beats;
+  {
+    const std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      Worker& worker = *workers_[i];
+      if (worker.link == nullptr) continue;
+      const absl::Duration quiet = now - worker.last_seen;
+      if (quiet >= lease) {
+        silent.push_back(i);
+      } else if (worker.alive) {
+        worker.seen.state = quiet >= lease / 4 ? WorkerState::kSuspect : WorkerState::kReady;
+      }
+      if (worker.beat_sent <= worker.last_seen) {  // answered, so that none pile up
+        worker.beat_sent = now;
+        beats.emplace_back(worker.link, ++worker.beat);
+      }
+    }
+  }
+  for (const auto& [link, sequence] : beats) link->Heartbeat(sequence);
+  return silent;
+}
+
+void WorkerRegistry::OnHeartbeat(size_t index, const wire::WorkerHeartbeat& heartbeat) {
+  const std::lock_guard lock(mutex_);
+  Worker& worker = *workers_[index];
+  worker.last_seen = absl::Now();
+  worker.seen.info.rss_bytes = heartbeat.rss_bytes;
+  worker.seen.info.memory_available_bytes = heartbeat.memory_available_bytes;
+  if (heartbeat.sequence == worker.beat)
+    worker.seen.round_trip = worker.last_seen - worker.beat_sent;
+}
+
+void WorkerRegistry::MarkLost(size_t index, std::string_view why) {
+  std::shared_ptr<wire::WorkerClient>
+      client;  // a new channel next time: no back-off of the old one
+  const std::lock_guard lock(mutex_);
+  Worker& worker = *workers_[index];
+  client.swap(worker.client);
+  worker.alive = false;
+  const bool ever_seen = !worker.seen.info.instance_id.empty();
+  worker.seen.state = ever_seen ? WorkerState::kLost : WorkerState::kJoining;
+  worker.seen.reason = why;
+  worker.seen.info.pid = 0;
+}
+
+void WorkerRegistry::SetDraining(size_t worker, bool draining) {
+  const std::lock_guard lock(mutex_);
+  workers_[worker]->draining = draining;
+}
+
+bool WorkerRegistry::draining(size_t worker) const {
+  const std::lock_guard lock(mutex_);
+  return workers_[worker]->draining;
+}
+
+}  // namespace baton::coordinator

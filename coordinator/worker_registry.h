@@ -1,0 +1,105 @@
+// What the coordinator knows of each worker: who it is, what it has loaded, whether it is alive.
+//
+// Recovery drives it from one thread; heartbeats arrive from the transport; anybody may take a
+// snapshot.
+#pragma once
+
+#include <absl/time/time.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "coordinator/topology.h"
+#include "engine/arch/layer_range.h"
+#include "engine/base/status.h"
+#include "proto/worker_client.h"
+
+namespace baton::coordinator {
+
+enum class WorkerState : uint8_t { kJoining, kLoading, kReady, kSuspect, kLost, kDraining };
+std::string_view WorkerStateName(WorkerState state);  // "joining", …
+
+// For status and metrics.
+struct WorkerSnapshot {
+  std::string name;
+  std::string address;
+  bool spare = false;
+  WorkerState state = WorkerState::kJoining;
+  std::string reason;         // why it is lost
+  wire::WorkerInfo info;      // pid 0 while it is down
+  engine::LayerRange layers;  // its stage; empty: none
+  uint64_t weights_bytes = 0;
+  uint64_t kv_bytes = 0;
+  double load_progress = 0;  // 0 … 1
+  absl::Duration round_trip;
+  std::vector<std::string> warnings;  // of the load
+};
+
+class WorkerRegistry {
+ public:
+  // `connector` must outlive the registry.
+  WorkerRegistry(const std::vector<WorkerEntry>& workers, const std::vector<WorkerEntry>& spares,
+                 wire::WorkerConnector* connector);
+  ~WorkerRegistry();
+
+  size_t size() const { return workers_.size(); }
+  const WorkerEntry& entry(size_t worker) const { return workers_[worker]->entry; }
+  bool is_spare(size_t worker) const { return workers_[worker]->spare; }
+  std::vector<WorkerSnapshot> Snapshot() const;
+  size_t Find(std::string_view name) const;  // size(): there is none
+
+  // Asks all workers at the same time who they are; those that do not answer are lost.
+  void Refresh(absl::Duration timeout);
+  bool alive(size_t worker) const;
+  wire::WorkerInfo info(size_t worker) const;
+  std::string reason(size_t worker) const;
+
+  // Loads a stage; blocks. `stopping` gives up.
+  absl::Status Load(size_t worker, const wire::LoadRequest& request, absl::Duration timeout,
+                    const std::atomic<bool>& stopping);
+  absl::Status Attach(size_t worker, const wire::WorkerClient::AttachOptions& options,
+                      std::function<void(wire::WorkerEvent)> on_event, absl::Duration timeout);
+  std::shared_ptr<wire::WorkerLink> link(size_t worker) const;
+  void DetachAll();
+
+  // Heartbeats of the attached workers: sends one to each, and says who has been silent for longer
+  // than `lease`.
+  std::vector<size_t> Beat(absl::Time now, absl::Duration lease);
+  void OnHeartbeat(size_t worker, const wire::WorkerHeartbeat& heartbeat);
+
+  void MarkLost(size_t worker, std::string_view why);
+  void SetDraining(size_t worker, bool draining);
+  bool draining(size_t worker) const;
+
+ private:
+  struct Worker {
+    WorkerEntry entry;
+    bool spare = false;
+    bool alive = false;
+    bool draining = false;
+    std::shared_ptr<wire::WorkerClient> client;
+    std::shared_ptr<wire::WorkerLink> link;
+    WorkerSnapshot seen;
+    absl::Time last_seen;
+    uint64_t beat = 0;
+    absl::Time beat_sent;
+  };
+
+  std::shared_ptr<wire::WorkerClient> ClientOf(size_t worker);
+  void Query(size_t worker, absl::Duration timeout);
+
+  wire::WorkerConnector* const connector_;
+  mutable std::mutex mutex_;  // guards what workers_ point to, but entry and spare
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+// Calls function(0) … function(count - 1) at the same time and waits for all.
+void InParallel(size_t count, const std::function<void(size_t)>& function);
+
+}  // namespace baton::coordinator

@@ -1,0 +1,419 @@
+#include "coordinator/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <map>
+#include <random>
+
+#include "tests/support/fake_worker.h"
+
+namespace baton::coordinator {
+namespace {
+
+using engine::kKvBlockPositions;
+using engine::MicroBatch;
+using engine::RowResult;
+using engine::TokenId;
+using testing::FakeContinuation;
+using testing::FakeNextToken;
+
+struct Recorder : SequenceObserver {
+  std::vector<TokenId> tokens;
+  int32_t cached = -1;
+  int starts = 0;
+  bool ended = false;
+  EndReason reason = EndReason::kError;
+  absl::Status status;
+  size_t stop_after = 1 << 30;
+
+  void OnStarted(int32_t cached_tokens) override {
+    cached = cached_tokens;
+    ++starts;
+  }
+  bool OnResult(int32_t, const RowResult& result) override {
+    EXPECT_FALSE(ended);
+    tokens.push_back(result.token);
+    return tokens.size() < stop_after;
+  }
+  void OnEnd(EndReason why, const absl::Status& with) override {
+    EXPECT_FALSE(ended);
+    ended = true;
+    reason = why;
+    status = with;
+  }
+};
+
+std::vector<TokenId> Prompt(int length, TokenId first = 1) {
+  std::vector<TokenId> tokens(length);
+  for (int i = 0; i < length; ++i) tokens[i] = (first * 7919 + i * 31) % 1000;
+  return tokens;
+}
+
+// A scheduler and the model behind it, without stages: KV blocks that remember tokens.
+class Driver {
+ public:
+  explicit Driver(const SchedulerOptions& options)
+      : scheduler_(options), kv_(options.num_kv_blocks * kKvBlockPositions, engine::kNoToken) {}
+
+  std::shared_ptr<Recorder> Add(std::vector<TokenId> tokens, int32_t max_new,
+                                int32_t priority = 0) {
+    auto recorder = std::make_shared<Recorder>();
+    SequenceRequest request;
+    request.id = ++last_id_;
+    request.tokens = std::move(tokens);
+    request.max_new_tokens = max_new;
+    request.priority = priority;
+    request.observer = recorder;
+    EXPECT_TRUE(scheduler_.Add(std::move(request)).ok());
+    return recorder;
+  }
+
+  // Fills the pipeline; what was sent is in `sent`.
+  void Send() {
+    while (auto batch = scheduler_.Next()) sent.push_back(std::move(batch));
+  }
+  // The oldest micro-batch comes back.
+  void Receive() {
+    const std::shared_ptr<MicroBatch> batch = sent.front();
+    sent.pop_front();
+    ASSERT_TRUE(scheduler_.OnResults(batch->id, Compute(*batch)).ok());
+  }
+  void RunAll() {
+    for (Send(); !sent.empty(); Send()) Receive();
+    EXPECT_TRUE(scheduler_.idle());
+  }
+  std::vector<RowResult> Compute(const MicroBatch& batch) {
+    std::vector<RowResult> results;
+    int32_t first = 0;
+    size_t output = 0;
+    for (const engine::SequenceRows& rows : batch.sequences) {
+      for (int32_t i = 0; i < rows.num_rows; ++i)
+        Slot(rows, rows.first_position + i) = batch.tokens[first + i];
+      for (; output < batch.outputs.size() && batch.outputs[output].row < first + rows.num_rows;
+           ++output) {
+        std::vector<TokenId> before;
+        const int32_t last = rows.first_position + batch.outputs[output].row - first;
+        for (int32_t p = 0; p <= last; ++p) before.push_back(Slot(rows, p));
+        RowResult& result = results.emplace_back();
+        result.row = batch.outputs[output].row;
+        result.token = FakeNextToken(before);
+      }
+      first += rows.num_rows;
+    }
+    return results;
+  }
+
+  Scheduler& scheduler() { return scheduler_; }
+  std::deque<std::shared_ptr<MicroBatch>> sent;
+
+ private:
+  TokenId& Slot(const engine::SequenceRows& rows, int32_t position) {
+    return kv_.at(rows.kv_blocks.at(position / kKvBlockPositions) * kKvBlockPositions +
+                  position % kKvBlockPositions);
+  }
+
+  Scheduler scheduler_;
+  std::vector<TokenId> kv_;
+  uint64_t last_id_ = 0;
+};
+
+SchedulerOptions Options(int32_t stages = 2) {
+  SchedulerOptions options;
+  options.num_stages = stages;
+  options.vocab_size = 1000;
+  options.context_length = 1024;
+  options.num_kv_blocks = 8 * 32;
+  return options;
+}
+
+TEST(SchedulerTest, OneSequenceIsContinued) {
+  Driver driver(Options());
+  const auto recorder = driver.Add(Prompt(100), 40);
+  driver.RunAll();
+  EXPECT_EQ(recorder->tokens, FakeContinuation(Prompt(100), 40));
+  EXPECT_EQ(recorder->reason, EndReason::kLength);
+}
+
+TEST(SchedulerTest, ObserverEndsIt) {
+  Driver driver(Options());
+  const auto recorder = driver.Add(Prompt(10), 40);
+  recorder->stop_after = 5;
+  driver.RunAll();
+  EXPECT_EQ(recorder->tokens.size(), 5u);
+  EXPECT_EQ(recorder->reason, EndReason::kStopped);
+  EXPECT_EQ(driver.scheduler().stats().kv_blocks_used, 0);
+}
+
+TEST(SchedulerTest, ContextEndsIt) {
+  Driver driver(Options());
+  const auto recorder = driver.Add(Prompt(1000), 1 << 20);
+  driver.RunAll();
+  EXPECT_EQ(recorder->tokens.size(), 24u);
+  EXPECT_EQ(recorder->reason, EndReason::kLength);
+}
+
+TEST(SchedulerTest, DecodeIsDividedIntoAsManyGroupsAsStages) {
+  for (const int32_t stages : {1, 2, 3, 4}) {
+    Driver driver(Options(stages));
+    for (int i = 0; i < 8; ++i) driver.Add(Prompt(5, i + 1), 100);
+    for (int i = 0; i < 60; ++i) {
+      driver.Send();
+      if (i < 30) {
+        driver.Receive();
+        continue;
+      }
+      ASSERT_EQ(driver.sent.size(), static_cast<size_t>(stages));
+      int32_t rows = 0;
+      for (const auto& batch : driver.sent) {
+        EXPECT_LE(batch->rows(), (8 + stages - 1) / stages);
+        rows += batch->rows();
+      }
+      EXPECT_EQ(rows, 8);
+      driver.Receive();
+    }
+    driver.RunAll();
+  }
+}
+
+TEST(SchedulerTest, ChunksOfAPromptFollowEachOther) {
+  SchedulerOptions options = Options(3);
+  options.chunk_rows = 32;
+  Driver driver(options);
+  driver.Add(Prompt(500), 1);
+  driver.Send();
+  ASSERT_EQ(driver.sent.size(), 4u);
+  for (const auto& batch : driver.sent) EXPECT_EQ(batch->rows(), 32);
+  driver.RunAll();
+}
+
+TEST(SchedulerTest, LongPromptNeitherStallsStreamsNorShortPrompts) {
+  SchedulerOptions options = Options(1);
+  options.chunk_rows = 16;
+  Driver driver(options);
+  const auto stream = driver.Add(Prompt(4, 1), 1000);
+  for (int i = 0; i < 5; ++i) {
+    driver.Send();
+    driver.Receive();
+  }
+  driver.Add(Prompt(900, 2), 1);
+  const auto brief = driver.Add(Prompt(20, 3), 1);
+  const size_t before = stream->tokens.size();
+  for (int i = 0; i < 8; ++i) {
+    driver.Send();
+    driver.Receive();
+  }
+  EXPECT_GE(stream->tokens.size(), before + 6);
+  EXPECT_TRUE(brief->ended);
+}
+
+TEST(SchedulerTest, EqualPromptsAreComputedOnce) {
+  Driver driver(Options());
+  const auto first = driver.Add(Prompt(200), 10);
+  driver.RunAll();
+  const uint64_t computed = driver.scheduler().stats().prompt_tokens;
+  const auto second = driver.Add(Prompt(200), 10);
+  driver.RunAll();
+  EXPECT_EQ(second->tokens, first->tokens);
+  EXPECT_EQ(first->cached, 0);
+  EXPECT_EQ(second->cached, 192);
+  EXPECT_EQ(driver.scheduler().stats().prompt_tokens, computed + 8);
+}
+
+TEST(SchedulerTest, PrefixIsSharedWhileItIsOnItsWay) {
+  Driver driver(Options(2));
+  const auto first = driver.Add(Prompt(100), 5);
+  driver.Send();
+  const auto second = driver.Add(Prompt(100), 5);
+  driver.RunAll();
+  EXPECT_EQ(second->cached, 96);
+  EXPECT_EQ(second->tokens, first->tokens);
+}
+
+TEST(SchedulerTest, PreemptsTheYoungestAndReplaysIt) {
+  SchedulerOptions options = Options(2);
+  options.context_length = 256;
+  options.num_kv_blocks = 10;
+  Driver driver(options);
+  std::vector<std::shared_ptr<Recorder>> recorders;
+  for (int i = 0; i < 4; ++i) recorders.push_back(driver.Add(Prompt(40, i + 1), 100));
+  driver.RunAll();
+  for (int i = 0; i < 4; ++i)
+    EXPECT_EQ(recorders[i]->tokens, FakeContinuation(Prompt(40, i + 1), 100));
+  EXPECT_GT(driver.scheduler().stats().preemptions, 0u);
+  EXPECT_EQ(recorders[0]->starts, 1);
+}
+
+TEST(SchedulerTest, HigherPriorityGoesFirst) {
+  SchedulerOptions options = Options(1);
+  options.max_sequences = 1;
+  Driver driver(options);
+  const auto running = driver.Add(Prompt(4, 1), 3);
+  driver.Send();
+  const auto low = driver.Add(Prompt(4, 2), 1, 0);
+  const auto high = driver.Add(Prompt(4, 3), 1, 5);
+  while (!high->ended) {
+    EXPECT_FALSE(low->ended);
+    driver.Receive();
+    driver.Send();
+  }
+  driver.RunAll();
+}
+
+TEST(SchedulerTest, CancelFreesBlocksAtOnce) {
+  Driver driver(Options());
+  const auto recorder = driver.Add(Prompt(500), 10);
+  const auto other = driver.Add(Prompt(50, 2), 10);
+  driver.Send();
+  EXPECT_TRUE(driver.scheduler().Cancel(1, Cancelled("gone")));
+  EXPECT_TRUE(recorder->ended);
+  EXPECT_TRUE(absl::IsCancelled(recorder->status));
+  driver.RunAll();
+  EXPECT_EQ(other->tokens, FakeContinuation(Prompt(50, 2), 10));
+  EXPECT_EQ(driver.scheduler().stats().kv_blocks_used, 0);
+  EXPECT_FALSE(driver.scheduler().Cancel(1, Cancelled("gone")));
+}
+
+TEST(SchedulerTest, QueueIsBounded) {
+  SchedulerOptions options = Options();
+  options.max_waiting = 2;
+  Driver driver(options);
+  driver.Add(Prompt(4, 1), 1);
+  driver.Add(Prompt(4, 2), 1);
+  SequenceRequest request;
+  request.id = 99;
+  request.tokens = Prompt(4);
+  request.observer = std::make_shared<Recorder>();
+  EXPECT_TRUE(absl::IsResourceExhausted(driver.scheduler().Add(request)));
+  driver.RunAll();
+}
+
+TEST(SchedulerTest, DeadlineEndsIt) {
+  Driver driver(Options());
+  const auto recorder = std::make_shared<Recorder>();
+  SequenceRequest request;
+  request.id = 7;
+  request.tokens = Prompt(4);
+  request.max_new_tokens = 5;
+  request.deadline = absl::UnixEpoch() + absl::Seconds(5);
+  request.observer = recorder;
+  ASSERT_TRUE(driver.scheduler().Add(request).ok());
+  EXPECT_EQ(driver.scheduler().NextDeadline(), request.deadline);
+  driver.scheduler().Expire(request.deadline - absl::Seconds(1));
+  EXPECT_FALSE(recorder->ended);
+  driver.scheduler().Expire(request.deadline);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(recorder->status));
+}
+
+TEST(SchedulerTest, ForeignResultsAreRefused) {
+  Driver driver(Options());
+  driver.Add(Prompt(4), 5);
+  driver.Send();
+  const uint64_t id = driver.sent.front()->id;
+  EXPECT_TRUE(absl::IsInternal(driver.scheduler().OnResults(id + 1, {})));
+  EXPECT_TRUE(absl::IsInternal(driver.scheduler().OnResults(id, {})));
+  RowResult wrong_row;
+  wrong_row.row = 1;
+  wrong_row.token = 1;
+  EXPECT_TRUE(absl::IsInternal(driver.scheduler().OnResults(id, {&wrong_row, 1})));
+  RowResult wrong_token;
+  wrong_token.row = 3;
+  wrong_token.token = 1000;
+  EXPECT_TRUE(absl::IsInternal(driver.scheduler().OnResults(id, {&wrong_token, 1})));
+  driver.RunAll();
+}
+
+TEST(SchedulerTest, MicroBatchThatAlwaysFailsEndsItsSequences) {
+  Driver driver(Options());
+  const auto recorder = driver.Add(Prompt(4), 5);
+  for (int i = 0; i < 2; ++i) {
+    driver.Send();
+    driver.scheduler().OnFailure(driver.sent.front()->id, Internal("it broke"));
+    driver.sent.clear();
+    driver.scheduler().Restart(2);
+  }
+  EXPECT_TRUE(recorder->ended);
+  EXPECT_TRUE(absl::IsInternal(recorder->status));
+}
+
+TEST(SchedulerTest, ScoresEveryPosition) {
+  Driver driver(Options());
+  const auto recorder = std::make_shared<Recorder>();
+  SequenceRequest request;
+  request.id = 1;
+  request.tokens = Prompt(300);
+  request.kind = engine::OutputKind::kLogits;
+  request.first_output = 290;
+  request.observer = recorder;
+  ASSERT_TRUE(driver.scheduler().Add(request).ok());
+  driver.RunAll();
+  ASSERT_EQ(recorder->tokens.size(), 10u);
+  const std::vector<TokenId> prompt = Prompt(300);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(recorder->tokens[i], FakeNextToken(std::span(prompt).first(291 + i)));
+  }
+}
+
+// Hundreds of requests under everything at once: chunks, groups, shared prefixes, few blocks,
+// cancellations, restarts. Each has the tokens of a run alone.
+TEST(SchedulerTest, ResultsDoNotDependOnBatching) {
+  constexpr int kRequests = 400;
+  std::mt19937 random(20240611);
+  const auto draw = [&](int low, int high) {
+    return std::uniform_int_distribution<>(low, high)(random);
+  };
+  for (const int32_t stages : {1, 2, 5}) {
+    SchedulerOptions options = Options(stages);
+    options.num_kv_blocks = 48;
+    options.max_sequences = 12;
+    options.max_rows = 100;
+    Driver driver(options);
+    struct Request {
+      std::vector<TokenId> tokens;
+      int32_t max_new;
+      std::shared_ptr<Recorder> recorder;
+      bool cancelled = false;
+    };
+    std::vector<Request> requests;
+    uint64_t id = 0;
+    while (id < kRequests || !driver.sent.empty() || !driver.scheduler().idle()) {
+      if (id < kRequests && draw(0, 2) == 0) {
+        Request& request = requests.emplace_back();
+        request.tokens = Prompt(draw(1, 4) * 50, draw(1, 5));  // many have a prefix in common
+        for (int i = draw(0, 20); i > 0; --i) request.tokens.push_back(draw(0, 999));
+        request.max_new = draw(1, 120);
+        request.recorder = driver.Add(request.tokens, request.max_new, draw(0, 1));
+        ++id;
+      }
+      driver.Send();
+      const int event = draw(0, 200);
+      if (event == 0) {
+        driver.sent.clear();
+        driver.scheduler().Restart(stages);
+      } else if (event < 8 && id > 0) {
+        const int victim = draw(0, static_cast<int>(id) - 1);
+        requests[victim].cancelled |= driver.scheduler().Cancel(victim + 1, Cancelled("gone"));
+      } else if (!driver.sent.empty()) {
+        driver.Receive();
+      }
+    }
+    int finished = 0;
+    for (const Request& request : requests) {
+      ASSERT_TRUE(request.recorder->ended);
+      const std::vector<TokenId> want = FakeContinuation(request.tokens, request.max_new);
+      const std::vector<TokenId>& got = request.recorder->tokens;
+      ASSERT_TRUE(std::equal(got.begin(), got.end(), want.begin(), want.begin() + got.size()));
+      EXPECT_TRUE(request.cancelled || got.size() == want.size());
+      finished += !request.cancelled;
+    }
+    EXPECT_GT(finished, kRequests / 2);
+    const SchedulerStats stats = driver.scheduler().stats();
+    EXPECT_GT(stats.preemptions, 0u);
+    EXPECT_GT(stats.cached_tokens, 0u);
+    EXPECT_EQ(stats.kv_blocks_used, 0);
+    EXPECT_EQ(stats.running + stats.waiting, 0);
+  }
+}
+
+}  // namespace
+}  // namespace baton::coordinator
