@@ -70,7 +70,7 @@ struct BatchLayout {
 // Sines and cosines of one micro-batch; made once, used by all layers. Backend memory.
 struct RopeTable {
   const RopeParams* params = nullptr;
-  std::shared_ptr<DeviceBuffer> cos_sin;  // [rows, dims / 2] of (cos, sin), magnitude included
+  std::shared_ptr<DeviceBuffer> cos_sin;  // [rows, 2, dims / 2]: cosines, then sines; magnitude included
 };
 
 struct AttentionParams {

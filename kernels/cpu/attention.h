@@ -1,0 +1,234 @@
+// Attention of some queries over one chunk of cached positions, written once over Lanes (ARITHMETIC.md, "Attention").
+//
+// Keys lie dimension by dimension, so the lanes of a register are positions; values lie position by position, so the
+// lanes are dimensions: neither needs a sum over lanes. A block of 32 positions is read for all queries while it is in
+// cache.
+#pragma once
+
+#include "kernels/cpu/float_ops.h"
+
+namespace baton::kernels {
+inline namespace BATON_ISA_NAMESPACE {
+
+template <KvFormat Format>
+struct KvElement;
+template <>
+struct KvElement<KvFormat::kF16> {
+  using Type = uint16_t;
+  static Lanes Load(const Type* p) { return Lanes::LoadHalves(p); }
+  static float LoadOne(Type v) { return HalfToFloat(v); }
+};
+template <>
+struct KvElement<KvFormat::kF32> {
+  using Type = float;
+  static Lanes Load(const Type* p) { return Lanes::Load(p); }
+  static float LoadOne(Type v) { return v; }
+};
+
+// The positions [begin, end) of a chunk that a query sees, counted from the chunk's first.
+struct VisibleRange {
+  int32_t begin, end;
+};
+inline VisibleRange Visible(const AttentionTask& task, int32_t position) {
+  const int32_t first = task.window > 0 && position - task.window + 1 > 0 ? position - task.window + 1 : 0;
+  int32_t begin = first - task.chunk_begin, end = position + 1 - task.chunk_begin;
+  if (begin < 0) begin = 0;
+  if (end > task.num_blocks * kKvBlock) end = task.num_blocks * kKvBlock;
+  return {begin, end > begin ? end : begin};
+}
+
+// scores[q][0, 32) of Queries queries against one block of keys.
+template <KvFormat Format, int Queries>
+inline void ScoreBlock(const typename KvElement<Format>::Type* keys, int32_t key_dim, const float* const* q,
+                       float* const* scores) {
+  constexpr int kRegisters = kKvBlock / Lanes::kSize;
+  Lanes sums[Queries][kRegisters];
+  for (auto& row : sums) {
+    for (Lanes& sum : row) sum = Lanes(0.0f);
+  }
+  for (int32_t d = 0; d < key_dim; ++d, keys += kKvBlock) {
+    for (int r = 0; r < kRegisters; ++r) {
+      const Lanes k = KvElement<Format>::Load(keys + r * Lanes::kSize);
+      for (int i = 0; i < Queries; ++i) sums[i][r] = Fma(Lanes(q[i][d]), k, sums[i][r]);
+    }
+  }
+  for (int i = 0; i < Queries; ++i) {
+    for (int r = 0; r < kRegisters; ++r) sums[i][r].Store(scores[i] + r * Lanes::kSize);
+  }
+}
+
+// Turns the scores of a query into weights and notes their maximum and sum.
+inline void SoftmaxChunk(const AttentionTask& task, const AttentionQuery& query, VisibleRange visible, float* scores) {
+  float* state = query.partial + task.value_dim;
+  const int32_t begin = visible.begin / Lanes::kSize * Lanes::kSize;
+  const int32_t end = (visible.end + Lanes::kSize - 1) / Lanes::kSize * Lanes::kSize;
+  const Lanes scale(task.scale), cap(task.softcap);
+  for (int32_t i = begin; i < end; i += Lanes::kSize) {
+    Lanes s = Lanes::Load(scores + i) * scale;
+    if (task.softcap != 0) s = SoftCapped(s, cap);
+    s.Store(scores + i);
+  }
+  if (query.alibi_slope != 0) {
+    for (int32_t i = visible.begin; i < visible.end; ++i) {
+      const float distance = static_cast<float>(task.chunk_begin + i - query.position);
+      scores[i] = Fma(query.alibi_slope, distance, scores[i]);
+    }
+  }
+  constexpr float kUnseen = -__builtin_inff();
+  for (int32_t i = begin; i < visible.begin; ++i) scores[i] = kUnseen;
+  for (int32_t i = visible.end; i < end; ++i) scores[i] = kUnseen;
+  Lanes largest(kUnseen);
+  for (int32_t i = begin; i < end; i += Lanes::kSize) largest = MaxOf(largest, Lanes::Load(scores + i));
+  const float max = largest.Max();
+  Lanes sums(0.0f);
+  const Lanes shift(max);
+  for (int32_t i = begin; i < end; i += Lanes::kSize) {
+    const Lanes weight = Exp(Lanes::Load(scores + i) - shift);
+    weight.Store(scores + i);
+    sums = sums + weight;
+  }
+  state[0] = max;
+  state[1] = sums.Sum();
+}
+
+// partial[0, value_dim) += weights[begin, end) times those values of a block.
+template <KvFormat Format, int Registers>
+inline void AddValues(const typename KvElement<Format>::Type* values, int32_t value_dim, const float* weights,
+                      int32_t begin, int32_t end, int32_t d, float* partial) {
+  Lanes sums[Registers];
+  for (int r = 0; r < Registers; ++r) sums[r] = Lanes::Load(partial + d + r * Lanes::kSize);
+  for (int32_t i = begin; i < end; ++i) {
+    const auto* v = values + static_cast<int64_t>(i) * value_dim + d;
+    const Lanes weight(weights[i]);
+    for (int r = 0; r < Registers; ++r) {
+      sums[r] = Fma(weight, KvElement<Format>::Load(v + r * Lanes::kSize), sums[r]);
+    }
+  }
+  for (int r = 0; r < Registers; ++r) sums[r].Store(partial + d + r * Lanes::kSize);
+}
+template <KvFormat Format>
+inline void AddBlockValues(const typename KvElement<Format>::Type* values, int32_t value_dim, const float* weights,
+                           int32_t begin, int32_t end, float* partial) {
+  int32_t d = 0;
+  for (; d + 8 * Lanes::kSize <= value_dim; d += 8 * Lanes::kSize) {
+    AddValues<Format, 8>(values, value_dim, weights, begin, end, d, partial);
+  }
+  for (; d + Lanes::kSize <= value_dim; d += Lanes::kSize) {
+    AddValues<Format, 1>(values, value_dim, weights, begin, end, d, partial);
+  }
+  for (; d < value_dim; ++d) {
+    float sum = partial[d];
+    for (int32_t i = begin; i < end; ++i) {
+      sum = Fma(weights[i], KvElement<Format>::LoadOne(values[static_cast<int64_t>(i) * value_dim + d]), sum);
+    }
+    partial[d] = sum;
+  }
+}
+
+template <KvFormat Format>
+void AttendAs(const AttentionTask& task) {
+  using Element = typename KvElement<Format>::Type;
+  float* const scores = task.scratch;                                               // [queries, chunk]
+  float* const unpacked = scores + int64_t{kMaxTaskQueries} * kAttentionChunk;  // [32, value_dim]
+  VisibleRange visible[kMaxTaskQueries];
+  for (int32_t i = 0; i < task.num_queries; ++i) visible[i] = Visible(task, task.queries[i].position);
+
+  for (int32_t b = 0; b < task.num_blocks; ++b) {
+    const int32_t begin = b * kKvBlock, end = begin + kKvBlock;
+    const auto* keys = reinterpret_cast<const Element*>(task.blocks[b]);
+    const float* q[kMaxTaskQueries];
+    float* out[kMaxTaskQueries];
+    int n = 0;
+    for (int32_t i = 0; i < task.num_queries; ++i) {
+      if (visible[i].begin >= end || visible[i].end <= begin) continue;
+      q[n] = task.queries[i].q;
+      out[n++] = scores + static_cast<int64_t>(i) * kAttentionChunk + begin;
+    }
+    int i = 0;
+    for (; i + 2 <= n; i += 2) ScoreBlock<Format, 2>(keys, task.key_dim, q + i, out + i);
+    for (; i < n; ++i) ScoreBlock<Format, 1>(keys, task.key_dim, q + i, out + i);
+  }
+
+  for (int32_t i = 0; i < task.num_queries; ++i) {
+    float* partial = task.queries[i].partial;
+    for (int32_t d = 0; d < task.value_dim; ++d) partial[d] = 0;
+    SoftmaxChunk(task, task.queries[i], visible[i], scores + static_cast<int64_t>(i) * kAttentionChunk);
+  }
+
+  for (int32_t b = 0; b < task.num_blocks; ++b) {
+    const int32_t first = b * kKvBlock;
+    const auto* keys = reinterpret_cast<const Element*>(task.blocks[b]);
+    if (task.value_in_key) {  // [key_dim, 32] turned round
+      for (int32_t i = 0; i < kKvBlock; ++i) {
+        for (int32_t d = 0; d < task.value_dim; ++d) {
+          unpacked[static_cast<int64_t>(i) * task.value_dim + d] =
+              KvElement<Format>::LoadOne(keys[static_cast<int64_t>(d) * kKvBlock + i]);
+        }
+      }
+    }
+    for (int32_t i = 0; i < task.num_queries; ++i) {
+      const int32_t begin = visible[i].begin > first ? visible[i].begin - first : 0;
+      const int32_t end = visible[i].end - first < kKvBlock ? visible[i].end - first : kKvBlock;
+      if (begin >= end) continue;
+      const float* weights = scores + static_cast<int64_t>(i) * kAttentionChunk + first;
+      float* partial = task.queries[i].partial;
+      if (task.value_in_key) {
+        AddBlockValues<KvFormat::kF32>(unpacked, task.value_dim, weights, begin, end, partial);
+      } else {
+        const Element* values = keys + static_cast<int64_t>(task.key_dim) * kKvBlock;
+        AddBlockValues<Format>(values, task.value_dim, weights, begin, end, partial);
+      }
+    }
+  }
+}
+inline void Attend(const AttentionTask& task) {
+  if (task.format == KvFormat::kF16) {
+    AttendAs<KvFormat::kF16>(task);
+  } else {
+    AttendAs<KvFormat::kF32>(task);
+  }
+}
+
+inline float Rescale(float max, float new_max) {
+  float weight[Lanes::kSize];
+  Exp(Lanes(max - new_max)).Store(weight);
+  return weight[0];
+}
+inline void MergePartials(float* partial, const float* other, int32_t value_dim) {
+  constexpr float kNothingSeen = -__builtin_inff();
+  if (other[value_dim] == kNothingSeen) return;
+  if (partial[value_dim] == kNothingSeen) {
+    for (int32_t i = 0; i < value_dim + 2; ++i) partial[i] = other[i];
+    return;
+  }
+  const float max = MaxOf(partial[value_dim], other[value_dim]);
+  const float a = Rescale(partial[value_dim], max), b = Rescale(other[value_dim], max);
+  const Lanes as(a), bs(b);
+  ForLanes(value_dim, [&](int32_t i, int count) {
+    StoreUpTo(Fma(LoadUpTo(partial + i, count), as, LoadUpTo(other + i, count) * bs), partial + i, count);
+  });
+  partial[value_dim] = max;
+  partial[value_dim + 1] = Fma(partial[value_dim + 1], a, other[value_dim + 1] * b);
+}
+inline void FinishAttention(const float* partial, const float* sink, int32_t value_dim, float* out) {
+  const float max = partial[value_dim], sum = partial[value_dim + 1];
+  float factor = 1.0f / sum;
+  if (sink != nullptr) {
+    const float new_max = MaxOf(max, *sink);
+    const float rescale = Rescale(max, new_max);
+    factor = rescale / Fma(sum, rescale, Rescale(*sink, new_max));
+  }
+  const Lanes f(factor);
+  ForLanes(value_dim, [&](int32_t i, int count) {
+    StoreUpTo(LoadUpTo(partial + i, count) * f, out + i, count);
+  });
+}
+
+inline void FillAttention(KernelSet& set) {
+  set.attend = Attend;
+  set.merge_partials = MergePartials;
+  set.finish_attention = FinishAttention;
+}
+
+}  // namespace BATON_ISA_NAMESPACE
+}  // namespace baton::kernels

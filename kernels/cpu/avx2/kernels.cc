@@ -1,0 +1,18 @@
+// The AVX2 + FMA + F16C set.
+#include "kernels/cpu/avx2/lanes.h"
+// The order matters: what follows is written over Lanes.
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/float_matmul.h"
+#include "kernels/cpu/float_ops.h"
+#include "kernels/kernel_set.h"
+
+namespace baton::kernels {
+
+void FillAvx2(KernelSet& set) {
+  set.name = "avx2";
+  FillFloatOps(set);
+  FillAttention(set);
+  FillFloatMatMul(set);
+}
+
+}  // namespace baton::kernels

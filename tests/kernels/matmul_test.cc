@@ -1,0 +1,151 @@
+// Every weight type on every instruction set of this machine: close to exact arithmetic, and the scalar set's bits
+// whatever the shape, the number of rows and the cut into columns.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/dispatch.h"
+#include "kernels/unpack.h"
+#include "tests/support/random_blocks.h"
+
+namespace baton::kernels {
+namespace {
+
+struct Problem {
+  QuantType type;
+  int32_t k, n, m;
+  std::vector<uint8_t> weight;
+  std::vector<float> x, bias;
+};
+
+Problem MakeProblem(QuantType type, int32_t k, int32_t n, int32_t m, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  Problem p{.type = type, .k = k, .n = n, .m = m, .weight = {}, .x = {}, .bias = {}};
+  p.weight = baton::testing::RandomBlocks(type, int64_t{n} * k, random);
+  p.x.resize(static_cast<size_t>(m) * k);
+  for (float& v : p.x) v = normal(random) * (random() % 50 == 0 ? 20.0f : 1.0f);
+  p.bias.resize(n);
+  for (float& v : p.bias) v = normal(random);
+  return p;
+}
+
+// The product by one set, columns cut at `cuts`.
+std::vector<float> Multiply(const KernelSet& set, const Problem& p, const std::vector<int32_t>& cuts) {
+  const ActivationFormat format = TraitsOf(p.type).activation;
+  const int group = ActivationGroup(format);
+  const int64_t stride = RoundedStride(p.k);
+  std::vector<int8_t> values(p.m * stride);
+  std::vector<float> scales(group > 0 ? p.m * (p.k / group) : 0);
+  std::vector<int16_t> sums(p.m * (p.k / 16));
+  if (group > 0) {
+    for (int32_t r = 0; r < p.m; ++r) {
+      set.round[static_cast<int>(format)](
+          p.x.data() + int64_t{r} * p.k, p.k,
+          {values.data() + r * stride, scales.data() + r * (p.k / group), sums.data() + r * (p.k / 16), stride});
+    }
+  }
+  std::vector<float> out(static_cast<size_t>(p.m) * p.n, NAN);
+  std::vector<std::byte> scratch(kScratchBytes + 64);
+  void* aligned = scratch.data();
+  size_t space = scratch.size();
+  std::align(64, kScratchBytes, aligned, space);
+  for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+    set.matmul[static_cast<int>(p.type)]({.weight = p.weight.data(),
+                                          .weight_row_bytes = RowBytes(p.type, p.k),
+                                          .cols = p.k,
+                                          .begin = cuts[i],
+                                          .end = cuts[i + 1],
+                                          .rows = p.m,
+                                          .x = p.x.data(),
+                                          .x_stride = p.k,
+                                          .rounded = {values.data(), scales.data(), sums.data(), stride},
+                                          .bias = p.bias.data(),
+                                          .out = out.data(),
+                                          .out_stride = p.n,
+                                          .scratch = aligned});
+  }
+  return out;
+}
+
+std::vector<QuantType> TypesWithKernels() {
+  std::vector<QuantType> types;
+  for (uint32_t id = 0; id < kNumQuantTypes; ++id) {
+    if (kQuantTraits[id].activation != ActivationFormat::kNone) types.push_back(static_cast<QuantType>(id));
+  }
+  return types;
+}
+
+class MatMulTest : public ::testing::TestWithParam<QuantType> {};
+
+// The error is at most what rounding the activations costs: half a step in each, times the weight.
+TEST_P(MatMulTest, ScalarIsCloseToExactArithmetic) {
+  const KernelSet& scalar = *FindKernelSet("scalar");
+  const Problem p = MakeProblem(GetParam(), 512, 19, 3, 7);
+  const std::vector<float> got = Multiply(scalar, p, {0, 16, 19});
+  std::vector<float> w(p.k);
+  for (int32_t n = 0; n < p.n; ++n) {
+    scalar.unpack_row[static_cast<int>(p.type)](p.weight.data() + n * RowBytes(p.type, p.k), p.k, w.data());
+    for (int32_t m = 0; m < p.m; ++m) {
+      const float* x = p.x.data() + m * p.k;
+      const int group = ActivationGroup(TraitsOf(p.type).activation);
+      double want = p.bias[n], magnitude = std::fabs(p.bias[n]), bound = 0;
+      for (int32_t k = 0; k < p.k; ++k) {
+        want += double{w[k]} * x[k];
+        magnitude += std::fabs(double{w[k]} * x[k]);
+        float largest = 0;
+        for (int i = 0; i < group; ++i) largest = std::max(largest, std::fabs(x[k / group * group + i]));
+        bound += std::fabs(w[k]) * largest / 127 * 0.5001;
+      }
+      bound += magnitude * p.k * 6e-8;
+      EXPECT_NEAR(got[m * p.n + n], want, bound);
+    }
+  }
+}
+
+TEST_P(MatMulTest, AllSetsGiveTheSameBits) {
+  const KernelSet& scalar = *FindKernelSet("scalar");
+  const int32_t block = TraitsOf(GetParam()).block_size;
+  const std::vector<int32_t> ks = block == 1 ? std::vector<int32_t>{8, 37, 192} : std::vector<int32_t>{block, 3 * block, 1024};
+  for (const Isa& isa : KnownIsas()) {
+    if (!isa.supported) continue;
+    const KernelSet& set = *FindKernelSet(isa.name);
+    for (int32_t k : ks) {
+      for (int32_t n : {1, 16, 37}) {
+        for (int32_t m : {1, 2, 3, 4, 5, 7, 8, 16, 17, 40}) {
+          const Problem p = MakeProblem(GetParam(), k, n, m, k * 1000 + n * 50 + m);
+          const std::vector<float> want = Multiply(scalar, p, {0, n});
+          const std::vector<float> got = Multiply(set, p, n > 16 ? std::vector<int32_t>{0, 16, n} : std::vector<int32_t>{0, n});
+          ASSERT_EQ(memcmp(want.data(), got.data(), want.size() * 4), 0)
+              << isa.name << " K=" << k << " N=" << n << " M=" << m;
+        }
+      }
+    }
+  }
+}
+
+// A row's bits don't depend on the other rows.
+TEST_P(MatMulTest, RowsAreIndependent) {
+  for (const Isa& isa : KnownIsas()) {
+    if (!isa.supported) continue;
+    const KernelSet& set = *FindKernelSet(isa.name);
+    const Problem all = MakeProblem(GetParam(), 256, 33, 9, 5);
+    const std::vector<float> together = Multiply(set, all, {0, 33});
+    for (int32_t r = 0; r < all.m; ++r) {
+      Problem one = all;
+      one.m = 1;
+      one.x.assign(all.x.begin() + r * all.k, all.x.begin() + (r + 1) * all.k);
+      const std::vector<float> alone = Multiply(set, one, {0, 16, 32, 33});
+      ASSERT_EQ(memcmp(alone.data(), together.data() + r * all.n, alone.size() * 4), 0) << isa.name << " row " << r;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, MatMulTest, ::testing::ValuesIn(TypesWithKernels()),
+                         [](const auto& type) { return std::string(TraitsOf(type.param).name); });
+
+}  // namespace
+}  // namespace baton::kernels
