@@ -1,5 +1,6 @@
 // The AVX2 + FMA + F16C set.
 #include "kernels/cpu/avx2/lanes.h"
+#include "kernels/cpu/avx2/matmul.h"
 // The order matters: what follows is written over Lanes.
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/float_matmul.h"
@@ -13,6 +14,7 @@ void FillAvx2(KernelSet& set) {
   FillFloatOps(set);
   FillAttention(set);
   FillFloatMatMul(set);
+  FillAvx2MatMul(set);
 }
 
 }  // namespace baton::kernels
