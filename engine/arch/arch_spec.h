@@ -1,8 +1,9 @@
-// What distinguishes one model architecture from another, as data: small orthogonal choices and the documented defaults of
-// hyperparameters that a file may leave out.
+// What distinguishes one model architecture from another, as data: small orthogonal choices and the
+// documented defaults of hyperparameters that a file may leave out.
 //
-// A field chooses between named functions of engine/runtime, it never forks one; a new kind of block is a new file there and
-// one more enumerator here. The rows are in arch_table.cc, the only place that knows models by name.
+// A field chooses between named functions of engine/runtime, it never forks one; a new kind of
+// block is a new file there and one more enumerator here. The rows are in arch_table.cc, the only
+// place that knows models by name.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +42,9 @@ enum class PositionKind : uint8_t {
 
 enum class QkNorm : uint8_t {
   kNone,
-  kPerHead,      // one weight [head_dim] for all heads
-  kFull,         // weight [heads * head_dim], over the whole row
-  kHeadOwn,      // weight [head_dim, heads], each head by itself
+  kPerHead,  // one weight [head_dim] for all heads
+  kFull,     // weight [heads * head_dim], over the whole row
+  kHeadOwn,  // weight [head_dim, heads], each head by itself
 };
 
 enum class GateKind : uint8_t {
@@ -62,7 +63,8 @@ enum class SharedExpert : uint8_t {
   kGated  // times sigmoid of a product with ffn_gate_inp_shexp
 };
 
-// Bits of ArchSpec::biases: the vectors a file must have. Others of the table are taken where a file has them.
+// Bits of ArchSpec::biases: the vectors a file must have. Others of the table are taken where a
+// file has them.
 enum BiasBits : uint32_t {
   kQkvBias = 1 << 0,
   kAttnOutputBias = 1 << 1,
@@ -88,23 +90,28 @@ struct ArchSpec {
   AttentionKind attention = AttentionKind::kStandard;
   PositionKind position = PositionKind::kRope;
   RopePairs rope_pairs = RopePairs::kInterleaved;
-  bool fused_qkv = false;  // attn_qkv is what files have; split ones are taken too, and the other way round
+  bool fused_qkv = false;  // files have attn_qkv; where they have attn_q, attn_k and attn_v, those
+                           // are taken, and vice versa
   QkNorm qk_norm = QkNorm::kNone;
   bool qk_norm_optional = false;
   bool sinks = false;
   double default_attention_softcap = 0;
-  double default_alibi_bias = 0;     // attention.max_alibi_bias
-  int32_t wide_query_num_layers = 0;  // models of this many layers scale scores by hidden_size / heads, not by head size
-  bool head_dim_must_match_rope = false;  // rope.dimension_count other than the head size is refused
+  double default_alibi_bias = 0;  // attention.max_alibi_bias
+  int32_t wide_query_num_layers =
+      0;  // models of this many layers scale scores by hidden_size / heads, not by head size
+  bool head_dim_must_match_rope =
+      false;  // rope.dimension_count other than the head size is refused
   double default_rope_theta = 10000.0;
 
   // Which layers see a window, and how positions differ by layer
-  int32_t window_period = 0;        // 0: never. Layer i sees all if i % period == period - 1, else the window
-  int32_t default_window = 0;       // of files without attention.sliding_window
-  double window_rope_theta = 0;     // RoPE base of window layers; 0: the model's
-  bool window_rope_unscaled = false;  // window layers rotate without the model's RoPE scaling
+  int32_t window_period =
+      0;  // 0: never. Layer i sees all if i % period == period - 1, else the window
+  bool window_required = false;  // attention.sliding_window must be there; else it defaults to:
+  int32_t default_window = 0;
+  double window_rope_theta = 0;             // RoPE base of window layers; 0: the model's
+  bool window_rope_unscaled = false;        // window layers rotate without the model's RoPE scaling
   bool rope_on_window_layers_only = false;  // where there are windows
-  int32_t no_rope_period = 0;       // layer i is not rotated if i % period == period - 1
+  int32_t no_rope_period = 0;               // layer i is not rotated if i % period == period - 1
 
   // Feed-forward
   GateKind gate = GateKind::kSplit;
@@ -114,14 +121,19 @@ struct ArchSpec {
   // Mixture of experts, in files with expert_count > 0 and after the leading dense layers
   RouterScore router = RouterScore::kSoftmax;  // default of expert_gating_func
   bool normalize_experts = false;              // default of expert_weights_norm
+  bool expert_ffn_is_share =
+      false;  // expert_feed_forward_length defaults to feed_forward_length / expert_used_count
   SharedExpert shared_expert = SharedExpert::kNone;
 
   // Embedding and output
-  EmbeddingScale embedding_scale = EmbeddingScale::kOne;  // default of embedding_scale
-  LogitScale logit_scale = LogitScale::kMultiply;
-  double default_logit_softcap = 0;
+  EmbeddingScale embedding_scale =
+      EmbeddingScale::kOne;  // default of embedding_scale, times default_embedding_scale
   double default_embedding_scale = 1.0;
-  bool depth_scaled_residual = false;  // residual_scale defaults to 1.4 / sqrt(layers), logit_scale to hidden_size / 256
+  bool residual_scale_by_depth = false;  // residual_scale defaults to 1.4 / sqrt(layers)
+  LogitScale logit_scale = LogitScale::kMultiply;
+  double default_logit_scale = 1.0;
+  bool logit_scale_by_width = false;  // logit_scale defaults to hidden_size / 256
+  double default_logit_softcap = 0;
 };
 
 // All rows, sorted by name.

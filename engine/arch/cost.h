@@ -14,8 +14,10 @@ namespace baton::engine {
 struct LayerCost {
   uint64_t weights_bytes = 0;
   uint64_t kv_bytes_per_position = 0;
-  uint64_t read_bytes_per_token = 0;  // of weights, in decode: of a mixture's experts only those used
-  uint64_t flops_per_token = 0;       // of matrix products: two a weight that is used; attention's grow with the context
+  uint64_t read_bytes_per_token =
+      0;  // of weights, in decode: of a mixture's experts only those used
+  uint64_t flops_per_token =
+      0;  // of matrix products: two a weight that is used; attention's grow with the context
 };
 
 // Layers one by one, and what the first and last stage have beside them.
@@ -24,18 +26,21 @@ struct ModelCost {
   LayerCost first;                // embedding (read_bytes: one row)
   LayerCost last;                 // final norm and output; a tied embedding again
   uint64_t shared_bytes = 0;      // of small tensors that every stage has (RoPE factors)
+  uint64_t tied_bytes =
+      0;  // of an embedding that is the output too: a stage that is first and last has it once
 };
-absl::StatusOr<ModelCost> CostOfModel(const GgufModel& model, const HyperParams& hyperparams, KvType kv_type);
+absl::StatusOr<ModelCost> CostOfModel(const GgufModel& model, const HyperParams& hyperparams,
+                                      KvType kv_type);
 
 struct StageCost {
-  uint64_t weights_bytes = 0;  // a tied embedding that is both first and last counts once
+  uint64_t weights_bytes = 0;
   uint64_t kv_bytes_per_position = 0;
   uint64_t read_bytes_per_token = 0;
   uint64_t flops_per_token = 0;
 };
-StageCost CostOfStage(const ModelCost& model, LayerRange layers, bool tied_embedding);
+StageCost CostOfStage(const ModelCost& model, LayerRange layers);
 
-// Scratch a stage needs for micro-batches of max_rows, about.
+// Working memory of a stage for micro-batches of up to max_rows.
 uint64_t ScratchBytes(const HyperParams& hyperparams, LayerRange layers, int32_t max_rows);
 
 // Bytes of one position of a layer's cache.

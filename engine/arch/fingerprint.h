@@ -7,8 +7,9 @@
 
 namespace baton::engine {
 
-// 128 bits in hexadecimal over the metadata without split.* keys and the tensor list (names, types, shapes), each sorted by
-// name, since parts may order tensors anew. Not over the weights: workers hash what they map.
+// 128 bits in hexadecimal over the metadata without split.* keys and the tensor list (names, types,
+// shapes), each sorted by name, since parts may order tensors anew. Not over the weights: workers
+// hash what they map.
 std::string ModelFingerprint(const GgufModel& model);
 
 }  // namespace baton::engine

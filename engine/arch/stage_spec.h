@@ -1,4 +1,5 @@
-// What a worker needs to know to load its layers: made from headers by the coordinator, carried by the wire. A value.
+// What a worker needs to know to load its layers: made from headers by the coordinator, carried by
+// the wire. A value.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +31,9 @@ struct PartFile {
 
 // What a worker is told to load. Made by MakeStageSpec (coordinator) and carried by the wire.
 struct StageSpec {
-  std::string model_header;  // a GGUF header without tensors: the metadata without tokenizer.* and split.*
-  std::string fingerprint;   // of the model, see engine/arch/fingerprint.h
+  std::string
+      model_header;  // a GGUF header without tensors: the metadata without tokenizer.* and split.*
+  std::string fingerprint;  // of the model, see engine/arch/fingerprint.h
   LayerRange layers;
   std::vector<PartFile> parts;  // of the whole model; only those that tensors name are opened
   std::vector<TensorPlacement> tensors;
@@ -42,7 +44,8 @@ struct StageSpec {
 };
 
 // The spec of one stage of an open model, from headers alone.
-absl::StatusOr<StageSpec> MakeStageSpec(const GgufModel& model, const HyperParams& hyperparams, LayerRange layers,
-                                        int32_t context_length, int32_t num_kv_blocks, int32_t max_rows, KvType kv_type);
+absl::StatusOr<StageSpec> MakeStageSpec(const GgufModel& model, const HyperParams& hyperparams,
+                                        LayerRange layers, int32_t context_length,
+                                        int32_t num_kv_blocks, int32_t max_rows, KvType kv_type);
 
 }  // namespace baton::engine

@@ -6,8 +6,8 @@
 
 namespace baton::engine {
 
-// From headers alone: architecture, every key it reads, every tensor's presence, shape and type. The error names the first
-// key, tensor or type that stands in the way.
+// From headers alone: architecture, every key it reads, every tensor's presence, shape and type.
+// The error names the first key, tensor or type that stands in the way.
 absl::Status CheckSupported(const GgufModel& model);
 
 }  // namespace baton::engine
