@@ -1,7 +1,9 @@
-// The unit of work of the pipeline, as a value: all that a stage needs beside its weights and KV blocks.
+// The unit of work of the pipeline, as a value: all that a stage needs beside its weights and KV
+// blocks.
 //
-// Made by the scheduler, passed from stage to stage unchanged, so stages keep no state per sequence but KV blocks. No
-// owner, no threads: plain data. Its invariants are checked once, where it enters a process (CheckMicroBatch).
+// Made by the scheduler, passed from stage to stage unchanged, so stages keep no state per sequence
+// but KV blocks. No owner, no threads: plain data. Its invariants are checked once, where it enters
+// a process (CheckMicroBatch).
 #pragma once
 
 #include <cstdint>
@@ -18,10 +20,11 @@ inline constexpr int32_t kKvBlockPositions = 32;  // positions in a KV block
 
 // Consecutive rows of one sequence in a micro-batch.
 struct SequenceRows {
-  uint64_t sequence_id = 0;      // for logs and traces only
-  int32_t first_position = 0;    // position of the first row
+  uint64_t sequence_id = 0;    // for logs and traces only
+  int32_t first_position = 0;  // position of the first row
   int32_t num_rows = 0;
-  std::vector<int32_t> kv_blocks;  // block ids, in order of position; cover [0, first_position + num_rows)
+  std::vector<int32_t>
+      kv_blocks;  // block ids, in order of position; cover [0, first_position + num_rows)
 };
 
 enum class OutputKind : uint8_t {
@@ -36,14 +39,15 @@ struct OutputRow {
   OutputKind kind = OutputKind::kSample;
   TokenId target = kNoToken;  // kScore only
   SamplingParams sampling;
-  std::vector<TokenId> recent;                              // last 64 tokens, oldest first (repetition penalty)
-  std::vector<std::pair<TokenId, int32_t>> output_counts;   // tokens of the output so far (presence, frequency)
-  std::vector<uint32_t> allowed;                            // grammar mask, a bit a token; empty: all
+  std::vector<TokenId> recent;  // last 64 tokens, oldest first (repetition penalty)
+  std::vector<std::pair<TokenId, int32_t>>
+      output_counts;              // tokens of the output so far (presence, frequency)
+  std::vector<uint32_t> allowed;  // grammar mask, a bit a token; empty: all
 };
 
 struct MicroBatch {
   uint64_t id = 0;
-  uint64_t epoch = 0;  // of the pipeline; results of an older one are dropped
+  uint64_t epoch = 0;                   // of the pipeline; results of an older one are dropped
   std::vector<TokenId> tokens;          // [rows]
   std::vector<SequenceRows> sequences;  // in order of rows; their num_rows sum to rows
   std::vector<OutputRow> outputs;       // in order of rows
@@ -76,13 +80,14 @@ struct TokenLogprob {
 // The answer to one OutputRow.
 struct RowResult {
   int32_t row = 0;
-  TokenId token = kNoToken;  // kSample
-  float logprob = 0;         // kSample if asked, kScore
+  TokenId token = kNoToken;       // kSample
+  float logprob = 0;              // kSample if asked, kScore
   std::vector<TokenLogprob> top;  // the best, if asked
   std::vector<float> logits;      // kLogits: [vocab_size]
 };
 
-// What a stage makes of a micro-batch: hidden states for the next one or, at the last stage, results.
+// What a stage makes of a micro-batch: hidden states for the next one or, at the last stage,
+// results.
 struct StageOutput {
   HiddenStates hidden;
   std::vector<RowResult> results;

@@ -1,7 +1,8 @@
-// Layers [begin, end) of a model in one process: the embedding too if first; final norm, output and sampler if last.
+// Layers [begin, end) of a model in one process: the embedding too if first; final norm, output and
+// sampler if last.
 //
-// Owner: a worker, one at a time. One compute thread calls Run; no gRPC in sight. Result bits depend on the model, the
-// tokens, backend, KV type and context alone (kernels/ARITHMETIC.md).
+// Owner: a worker, one at a time. One compute thread calls Run; no gRPC in sight. Result bits
+// depend on the model, the tokens, backend, KV type and context alone (kernels/ARITHMETIC.md).
 #pragma once
 
 #include <cstdint>
@@ -27,9 +28,10 @@ struct LoadOptions {
 
 class Stage {
  public:
-  // Opens and maps the parts that hold the spec's tensors, checks names, types and shapes against the architecture and
-  // binds them. `backend` must outlive the stage.
-  static absl::StatusOr<std::unique_ptr<Stage>> Load(const StageSpec& spec, const LoadOptions& options, Backend* backend);
+  // Opens and maps the parts that hold the spec's tensors, checks names, types and shapes against
+  // the architecture and binds them. `backend` must outlive the stage.
+  static absl::StatusOr<std::unique_ptr<Stage>> Load(const StageSpec& spec,
+                                                     const LoadOptions& options, Backend* backend);
   ~Stage();
 
   bool first() const;
@@ -41,8 +43,8 @@ class Stage {
   const std::vector<std::string>& warnings() const;  // mlock refused, …
   MicroBatchLimits limits() const;
 
-  // `input` holds the previous stage's hidden states [rows, hidden_size]; nullptr at the first stage. The batch has passed
-  // CheckMicroBatch and input has its size.
+  // `input` holds the previous stage's hidden states [rows, hidden_size]; nullptr at the first
+  // stage. The batch has passed CheckMicroBatch and input has its size.
   absl::Status Run(const MicroBatch& batch, const HiddenStates* input, StageOutput* output);
 
  private:

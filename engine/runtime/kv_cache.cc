@@ -1,0 +1,25 @@
+#include "engine/runtime/kv_cache.h"
+
+namespace baton::engine {
+
+absl::StatusOr<KvCache> KvCache::Create(const HyperParams& hyperparams, LayerRange layers,
+                                        int32_t num_blocks, KvType type, Backend& backend) {
+  KvCache cache;
+  cache.first_layer_ = layers.begin;
+  for (int32_t i = layers.begin; i < layers.end; ++i) {
+    KvLayer layer{.type = type,
+                  .num_kv_heads = hyperparams.cache_heads(i),
+                  .key_dim = hyperparams.cache_key_dim(),
+                  .value_dim = hyperparams.cache_value_dim(),
+                  .value_in_key = hyperparams.cache_value_in_key()};
+    const uint64_t bytes = static_cast<uint64_t>(num_blocks) * backend.KvBlockBytes(layer);
+    ASSIGN_OR_RETURN(auto pool, backend.Allocate(bytes));
+    layer.blocks = pool.get();
+    cache.layers_.push_back(layer);
+    cache.pools_.push_back(std::move(pool));
+    cache.bytes_ += bytes;
+  }
+  return cache;
+}
+
+}  // namespace baton::engine

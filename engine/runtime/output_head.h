@@ -1,0 +1,31 @@
+// What the last stage does with the rows whose output is wanted: final norm, logits, and an answer
+// to each row.
+//
+// Owner: a stage. One thread.
+#pragma once
+
+#include <vector>
+
+#include "engine/runtime/layer_context.h"
+#include "engine/runtime/micro_batch.h"
+
+namespace baton::engine {
+
+class OutputHead {
+ public:
+  explicit OutputHead(const WeightSet& weights) : weights_(weights) {}
+
+  // hidden [rows, hidden_size] -> a result for each of `outputs`. positions [rows].
+  void Run(const BatchContext& batch, const MicroBatch& micro_batch, Activations hidden,
+           std::vector<RowResult>& results);
+
+ private:
+  // logits of some wanted rows, on the host.
+  void ComputeLogits(const BatchContext& batch, std::span<const OutputRow> outputs,
+                     Activations hidden);
+
+  const WeightSet& weights_;
+  std::vector<float> logits_;  // [kOutputRows, vocab_size]
+};
+
+}  // namespace baton::engine

@@ -1,0 +1,285 @@
+#include "engine/runtime/stage.h"
+
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <unordered_map>
+
+#include "engine/arch/tensor_table.h"
+#include "engine/model/mapped_parts.h"
+#include "engine/model/weights.h"
+#include "engine/runtime/decoder_layer.h"
+#include "engine/runtime/kv_cache.h"
+#include "engine/runtime/norm.h"
+#include "engine/runtime/output_head.h"
+#include "engine/runtime/position_tables.h"
+#include "engine/runtime/scratch.h"
+
+namespace baton::engine {
+namespace {
+
+absl::StatusOr<HyperParams> ReadHyperParams(const StageSpec& spec) {
+  ASSIGN_OR_RETURN(const GgufHeader header,
+                   ParseGgufHeader(spec.model_header, spec.model_header.size(), "model header"));
+  return ParseHyperParams(header.metadata);
+}
+
+absl::Status CheckSizes(const StageSpec& spec) {
+  if (spec.context_length > 0 && spec.num_kv_blocks > 0 && spec.max_rows > 0)
+    return absl::OkStatus();
+  return InvalidArgument("stage: context {}, {} KV blocks, {} rows, expected all above 0",
+                         spec.context_length, spec.num_kv_blocks, spec.max_rows);
+}
+
+// The spec's tensors as a reader would have found them; names are views into the spec.
+std::vector<TensorInfo> InfosOf(const StageSpec& spec) {
+  std::vector<TensorInfo> infos;
+  infos.reserve(spec.tensors.size());
+  for (const TensorPlacement& tensor : spec.tensors) {
+    TensorInfo info{.name = tensor.name,
+                    .num_dims = static_cast<int>(tensor.ne.size()),
+                    .type = tensor.type,
+                    .part = tensor.part,
+                    .file_offset = tensor.file_offset,
+                    .bytes = tensor.bytes};
+    std::copy(tensor.ne.begin(), tensor.ne.end(), info.ne.begin());
+    infos.push_back(info);
+  }
+  return infos;
+}
+
+absl::StatusOr<std::vector<FoundTensor>> FindTensors(const HyperParams& hyperparams,
+                                                     const StageSpec& spec,
+                                                     const std::vector<TensorInfo>& infos) {
+  std::unordered_map<std::string_view, const TensorInfo*> by_name;
+  for (const TensorInfo& info : infos) {
+    if (!by_name.emplace(info.name, &info).second)
+      return InvalidArgument("{}: twice in the stage's list", info.name);
+  }
+  const auto find = [&by_name](std::string_view name) {
+    const auto it = by_name.find(name);
+    return it == by_name.end() ? nullptr : it->second;
+  };
+  return FindStageTensors(hyperparams, spec.layers, find, "the stage's list");
+}
+
+absl::StatusOr<std::vector<float>> ReadFactors(const TensorInfo& info, const MappedParts& parts) {
+  std::vector<float> factors(info.bytes / sizeof(float));
+  std::memcpy(factors.data(), parts.Locate(info.part, info.file_offset), info.bytes);
+  for (const float factor : factors) {
+    if (!std::isfinite(factor) || factor <= 0) {
+      return DataLoss("{}: a factor of {}, expected finite ones above 0", info.name, factor);
+    }
+  }
+  return factors;
+}
+
+absl::StatusOr<RopeFactors> ReadRopeFactors(const std::vector<FoundTensor>& tensors,
+                                            const MappedParts& parts) {
+  RopeFactors factors;
+  for (const FoundTensor& tensor : tensors) {
+    std::vector<float>* target = nullptr;
+    if (tensor.row->role == TensorRole::kRopeFactors) target = &factors.all;
+    if (tensor.row->role == TensorRole::kRopeFactorsLong) target = &factors.longer;
+    if (tensor.row->role == TensorRole::kRopeFactorsShort) target = &factors.shorter;
+    if (target == nullptr) continue;
+    ASSIGN_OR_RETURN(*target, ReadFactors(*tensor.info, parts));
+  }
+  return factors;
+}
+
+uint64_t BytesOf(const StageSpec& spec) {
+  uint64_t bytes = 0;
+  for (const TensorPlacement& tensor : spec.tensors) bytes += tensor.bytes;
+  return bytes;
+}
+
+// Pins exactly the stage's tensors. What the system refuses is a warning: the stage works unpinned.
+std::optional<std::string> LockTensors(const StageSpec& spec, const MappedParts& parts) {
+  for (const TensorPlacement& tensor : spec.tensors) {
+    const absl::Status status = parts.Lock(tensor.part, tensor.file_offset, tensor.bytes);
+    if (status.ok()) continue;
+    return fmt::format("weights are not locked in memory (the stage needs {} bytes): {}",
+                       BytesOf(spec), Message(status));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+struct Stage::Impl {
+  StageSpec spec;
+  HyperParams hyperparams;
+  Backend* backend = nullptr;
+  MappedParts parts;
+  Weights weights;
+  KvCache cache;
+  Scratch scratch;
+  PositionTables positions;
+  std::optional<OutputHead> head;  // of the last stage
+  bool rotates = false;            // some layer of this stage uses the model's RoPE
+  bool rotates_windows = false;    // … that of window layers
+  std::vector<std::string> warnings;
+  BatchLayout layout;  // of the micro-batch that runs
+
+  bool first() const { return spec.layers.begin == 0; }
+  bool last() const { return spec.layers.end == hyperparams.num_layers; }
+
+  absl::Status Load(const LoadOptions& options);
+  absl::Status BindWeights(const std::vector<FoundTensor>& tensors, const LoadOptions& options);
+  void NoteRotations();
+
+  void LayOut(const MicroBatch& batch);
+  BatchContext MakeContext(const MicroBatch& batch);
+  void Embed(const BatchContext& context, const MicroBatch& batch, Activations hidden);
+  void RunLayers(const BatchContext& context, Activations hidden);
+};
+
+absl::Status Stage::Impl::Load(const LoadOptions& options) {
+  RETURN_IF_ERROR(CheckSizes(spec));
+  RETURN_IF_ERROR(CheckPlacements(spec));
+  ASSIGN_OR_RETURN(hyperparams, ReadHyperParams(spec));
+  const std::vector<TensorInfo> infos = InfosOf(spec);
+  ASSIGN_OR_RETURN(const std::vector<FoundTensor> tensors, FindTensors(hyperparams, spec, infos));
+  ASSIGN_OR_RETURN(parts, MappedParts::Open(spec, options.models_dir));
+  if (options.mlock) {
+    if (auto warning = LockTensors(spec, parts)) warnings.push_back(*std::move(warning));
+  }
+  RETURN_IF_ERROR(BindWeights(tensors, options));
+  ASSIGN_OR_RETURN(const RopeFactors factors, ReadRopeFactors(tensors, parts));
+  positions = MakePositionTables(hyperparams, factors, spec.context_length);
+  NoteRotations();
+  ASSIGN_OR_RETURN(
+      cache, KvCache::Create(hyperparams, spec.layers, spec.num_kv_blocks, spec.kv_type, *backend));
+  ASSIGN_OR_RETURN(scratch, Scratch::Create(hyperparams, spec.layers, spec.max_rows, *backend));
+  if (last()) head.emplace(weights.model());
+  return absl::OkStatus();
+}
+
+absl::Status Stage::Impl::BindWeights(const std::vector<FoundTensor>& tensors,
+                                      const LoadOptions& options) {
+  const uint64_t total = BytesOf(spec);
+  uint64_t done = 0;
+  const auto locate = [&](const TensorInfo& info) {
+    done = std::min(total, done + info.bytes);
+    if (options.progress) options.progress(done, total);
+    return parts.Locate(info.part, info.file_offset);
+  };
+  ASSIGN_OR_RETURN(weights, Weights::Bind(hyperparams, spec.layers, tensors, locate, *backend));
+  return absl::OkStatus();
+}
+
+void Stage::Impl::NoteRotations() {
+  for (int32_t i = spec.layers.begin; i < spec.layers.end; ++i) {
+    const LayerHyperParams& layer = hyperparams.layers[i];
+    rotates |= layer.rotates && !layer.window_rope;
+    rotates_windows |= layer.rotates && layer.window_rope;
+  }
+}
+
+void Stage::Impl::LayOut(const MicroBatch& batch) {
+  layout.positions.clear();
+  layout.sequence.clear();
+  layout.block_tables.clear();
+  for (const SequenceRows& rows : batch.sequences) {
+    const auto index = static_cast<int32_t>(layout.block_tables.size());
+    layout.block_tables.emplace_back(rows.kv_blocks);
+    for (int32_t i = 0; i < rows.num_rows; ++i) {
+      layout.positions.push_back(rows.first_position + i);
+      layout.sequence.push_back(index);
+    }
+  }
+}
+
+BatchContext Stage::Impl::MakeContext(const MicroBatch& batch) {
+  LayOut(batch);
+  BatchContext context{.backend = *backend,
+                       .hyperparams = hyperparams,
+                       .scratch = scratch,
+                       .layout = layout,
+                       .rows = batch.rows(),
+                       .rope = {},
+                       .window_rope = {},
+                       .latent_key_rope = {}};
+  if (rotates) context.rope = backend->MakeRopeTable(positions.rope, layout);
+  if (rotates_windows) context.window_rope = backend->MakeRopeTable(positions.window_rope, layout);
+  // The same angles at another place of the head.
+  context.latent_key_rope = {&positions.latent_key_rope, context.rope.cos_sin};
+  if (!positions.alibi_slopes.empty()) context.alibi_slopes = positions.alibi_slopes.data();
+  return context;
+}
+
+void Stage::Impl::Embed(const BatchContext& context, const MicroBatch& batch, Activations hidden) {
+  const WeightSet& model = weights.model();
+  backend->Embed(model.At(TensorRole::kTokenEmbedding), batch.tokens, hidden);
+  if (hyperparams.embedding_scale != 1.0) {
+    backend->Scale(hidden, static_cast<float>(hyperparams.embedding_scale));
+  }
+  if (const Weight* table = model.Find(TensorRole::kPositionEmbedding)) {
+    const Activations places = context.View(Buffer::kBranch, hyperparams.hidden_size);
+    backend->Embed(*table, layout.positions, places);
+    backend->Add(hidden, places, 1.0f, hidden);
+  }
+  if (hyperparams.spec->embedding_norm) {
+    Normalize(context, model, TensorRole::kEmbeddingNorm, TensorRole::kEmbeddingNormBias, hidden,
+              hidden);
+  }
+}
+
+void Stage::Impl::RunLayers(const BatchContext& context, Activations hidden) {
+  for (int32_t i = spec.layers.begin; i < spec.layers.end; ++i) {
+    RunDecoderLayer(context, {hyperparams.layers[i], weights.layer(i), cache.layer(i)}, hidden);
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Stage>> Stage::Load(const StageSpec& spec,
+                                                   const LoadOptions& options, Backend* backend) {
+  auto impl = std::make_unique<Impl>();
+  impl->spec = spec;
+  impl->backend = backend;
+  RETURN_IF_ERROR(impl->Load(options));
+  return std::unique_ptr<Stage>(new Stage(std::move(impl)));
+}
+
+Stage::Stage(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Stage::~Stage() = default;
+
+bool Stage::first() const { return impl_->first(); }
+bool Stage::last() const { return impl_->last(); }
+const HyperParams& Stage::hyperparams() const { return impl_->hyperparams; }
+LayerRange Stage::layers() const { return impl_->spec.layers; }
+uint64_t Stage::weights_bytes() const { return BytesOf(impl_->spec); }
+uint64_t Stage::kv_bytes() const { return impl_->cache.bytes(); }
+const std::vector<std::string>& Stage::warnings() const { return impl_->warnings; }
+
+MicroBatchLimits Stage::limits() const {
+  return {.vocab_size = impl_->hyperparams.vocab_size,
+          .context_length = impl_->spec.context_length,
+          .num_kv_blocks = impl_->spec.num_kv_blocks,
+          .max_rows = impl_->spec.max_rows};
+}
+
+absl::Status Stage::Run(const MicroBatch& batch, const HiddenStates* input, StageOutput* output) {
+  const BatchContext context = impl_->MakeContext(batch);
+  const Activations hidden = context.View(Buffer::kHidden, impl_->hyperparams.hidden_size);
+  if (first()) {
+    impl_->Embed(context, batch, hidden);
+  } else {
+    impl_->backend->FromHost(input->values.data(), hidden);
+  }
+  impl_->RunLayers(context, hidden);
+  if (last()) {
+    impl_->head->Run(context, batch, hidden, output->results);
+    output->hidden = {};
+  } else {
+    output->hidden.rows = hidden.rows;
+    output->hidden.cols = hidden.cols;
+    output->hidden.values.resize(static_cast<size_t>(hidden.rows) * hidden.cols);
+    impl_->backend->ToHost(hidden, output->hidden.values.data());
+    output->results.clear();
+  }
+  impl_->backend->Sync();
+  return absl::OkStatus();
+}
+
+}  // namespace baton::engine
