@@ -5,6 +5,7 @@
 
 namespace baton::cli {
 
+CommandBody DefineInfo(CLI::App& app);
 CommandBody DefineVersion(CLI::App& app);
 CommandBody DefineCompletion(CLI::App& app);
 

@@ -1,5 +1,6 @@
 #include "engine/gguf/metadata.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -114,15 +115,7 @@ absl::StatusOr<std::vector<std::string_view>> ToStrings(std::string_view key,
   if (value.type != GgufType::kArray || value.element != GgufType::kString) {
     return WrongType(key, value, "array of string");
   }
-  std::vector<std::string_view> strings;
-  strings.reserve(value.count);
-  // The reader has checked every length, so this walk stays inside.
-  for (size_t at = 0; at < value.bytes.size();) {
-    const auto length = Load<uint64_t>(value.bytes.data() + at);
-    strings.push_back(value.bytes.substr(at + sizeof(length), length));
-    at += sizeof(length) + length;
-  }
-  return strings;
+  return Elements(value);
 }
 
 absl::StatusOr<std::vector<int64_t>> ToInts(std::string_view key, const GgufValue& value) {
@@ -185,6 +178,22 @@ bool IsDefinedGgufType(uint32_t id) { return id < std::size(kTypeTraits); }
 const GgufTypeTraits& TraitsOf(GgufType type) { return kTypeTraits[static_cast<uint32_t>(type)]; }
 
 std::string_view GgufTypeName(GgufType type) { return TraitsOf(type).name; }
+
+std::vector<std::string_view> Elements(const GgufValue& array, size_t limit) {
+  std::vector<std::string_view> elements(std::min<uint64_t>(array.count, limit));
+  size_t at = 0;
+  for (std::string_view& element : elements) {
+    uint64_t bytes = TraitsOf(array.element).bytes;
+    if (array.element == GgufType::kString) {
+      bytes = Load<uint64_t>(array.bytes.data() + at);
+      at += sizeof(bytes);
+    }
+    // The reader has checked every length, so this stays inside.
+    element = array.bytes.substr(at, bytes);
+    at += bytes;
+  }
+  return elements;
+}
 
 void Metadata::Add(std::string_view key, const GgufValue& value) {
   index_.emplace(key, entries_.size());

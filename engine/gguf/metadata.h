@@ -48,6 +48,9 @@ struct GgufValue {
   std::string_view bytes;  // a scalar string: the text itself
 };
 
+// The bytes of an array's first `limit` elements, each as for a scalar.
+std::vector<std::string_view> Elements(const GgufValue& array, size_t limit = SIZE_MAX);
+
 class Metadata {
  public:
   struct Entry {
