@@ -106,7 +106,9 @@ absl::Status ApplyBias(const SamplingParams& params, std::span<float> logits) {
 
 void ApplyPenalties(const SamplingInput& input, const SamplingParams& params,
                     std::span<float> logits) {
-  const auto known = [&](TokenId id) { return id >= 0 && static_cast<size_t>(id) < logits.size(); };
+  const auto open = [&](TokenId id) {  // in the vocabulary, and not masked
+    return id >= 0 && static_cast<size_t>(id) < logits.size() && logits[id] != -kInfinity;
+  };
   if (params.repetition_penalty != 1.0f) {
     const size_t window = std::min<size_t>(input.recent.size(), kRepetitionWindow);
     const auto last = input.recent.last(window);
