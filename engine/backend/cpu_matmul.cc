@@ -88,10 +88,11 @@ void CpuBackend::MatMul(Activations x, std::span<const MatMulTarget> targets) {
 void CpuBackend::HeadMatMul(Activations x, const Weight& weight, Activations out) {
   const auto in = static_cast<int32_t>(weight.ne[0]), out_dim = static_cast<int32_t>(weight.ne[1]);
   const auto heads = static_cast<int32_t>(weight.ne[2]);
+  const int32_t rows = x.rows / heads;
   const ActivationFormat format = FormatOf(weight);
   // Head h of row r is rounded row h * rows + r.
-  const RoundedRows rounded = Round(format, heads * x.rows, in, [&](int32_t i) {
-    return x.data + (i % x.rows) * x.stride + int64_t{i / x.rows} * in;
+  const RoundedRows rounded = Round(format, x.rows, in, [&](int32_t i) {
+    return x.data + (int64_t{i % rows} * heads + i / rows) * x.stride;
   });
   const int64_t row_bytes = kernels::RowBytes(weight.type, in);
   pool_.Run([&](int thread) {
@@ -101,12 +102,12 @@ void CpuBackend::HeadMatMul(Activations x, const Weight& weight, Activations out
       MatMulColumns({.weight = static_cast<const uint8_t*>(weight.data) + h * out_dim * row_bytes,
                      .weight_row_bytes = row_bytes,
                      .cols = in,
-                     .rows = x.rows,
-                     .x = x.data + h * in,
-                     .x_stride = x.stride,
-                     .rounded = is_rounded ? RowOf(rounded, format, in, h * x.rows) : rounded,
-                     .out = out.data + h * out_dim,
-                     .out_stride = out.stride},
+                     .rows = rows,
+                     .x = x.data + h * x.stride,
+                     .x_stride = heads * x.stride,
+                     .rounded = is_rounded ? RowOf(rounded, format, in, h * rows) : rounded,
+                     .out = out.data + h * out.stride,
+                     .out_stride = heads * out.stride},
                     weight, thread, 0, out_dim);
     }
   });
