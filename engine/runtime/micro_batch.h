@@ -13,6 +13,7 @@
 #include "engine/base/status.h"
 #include "engine/base/token_id.h"
 #include "engine/sampling/sampling_params.h"
+#include "engine/sampling/token_logprob.h"
 
 namespace baton::engine {
 
@@ -70,11 +71,6 @@ struct HiddenStates {
   int32_t rows = 0;
   int32_t cols = 0;
   std::vector<float> values;
-};
-
-struct TokenLogprob {
-  TokenId id = kNoToken;
-  float logprob = 0;
 };
 
 // The answer to one OutputRow.
