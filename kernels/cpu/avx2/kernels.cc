@@ -14,7 +14,9 @@ void FillAvx2(KernelSet& set) {
   FillFloatOps(set);
   FillAttention(set);
   FillFloatMatMul(set);
-  FillAvx2MatMul(set);
+  FillBlock32MatMul(set);
+  FillSuperBlockMatMul(set);
+  FillCodeBookMatMul(set);
 }
 
 }  // namespace baton::kernels

@@ -2,8 +2,7 @@
 // values, and swept over all activation rows. The lanes of a register are weight rows, four bytes of each.
 #pragma once
 
-#include <immintrin.h>
-
+#include "kernels/cpu/avx2/integers.h"
 #include "kernels/cpu/expand.h"
 #include "kernels/kernel_set.h"
 
@@ -104,12 +103,10 @@ void UnpackPanel(const Block* blocks, int64_t row_bytes, int rows, int num_block
   }
 }
 
-inline __m256i Broadcast4(const void* p) {
-  int32_t v;
-  memcpy(&v, p, 4);
-  return _mm256_set1_epi32(v);
-}
 inline __m256i LoadRow(const void* p) { return _mm256_load_si256(static_cast<const __m256i*>(p)); }
+
+// Keeps a sum where the code says it: GCC 12 else multiplies everything first, and spills it all.
+inline void Pin(__m256i& sum) { asm volatile("" : "+x"(sum)); }
 
 // sums[t][h] += scale[h] * (sum over `Steps` steps of weights * activations), weights one plane of bytes.
 template <int Rows, int Steps, int Pairs>
@@ -128,6 +125,8 @@ inline __attribute__((always_inline)) void AddSteps(const uint8_t (*w)[kPanelRow
         const __m256i p0 = _mm256_maddubs_epi16(w0, x), p1 = _mm256_maddubs_epi16(w1, x);
         words[t][0] = i == 0 ? p0 : _mm256_add_epi16(words[t][0], p0);
         words[t][1] = i == 0 ? p1 : _mm256_add_epi16(words[t][1], p1);
+        Pin(words[t][0]);
+        Pin(words[t][1]);
       }
     }
 #pragma GCC unroll 4
