@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/text/token_spelling.h"
+#include "engine/text/word_cache.h"
 
 namespace baton::engine {
 namespace {
@@ -33,20 +34,11 @@ class SpmEncoder::Joiner {
     int32_t previous, next;
   };
 
-  Joiner(const Vocabulary& vocabulary, std::string_view text)
-      : vocabulary_(vocabulary), text_(text) {
-    pieces_.reserve(text.size());
-    for (size_t begin = 0; begin < text.size();) {
-      const size_t bytes = std::min(CharacterBytes(text[begin]), text.size() - begin);
-      const int32_t index = static_cast<int32_t>(pieces_.size());
-      if (index > 0) pieces_.back().next = index;
-      pieces_.push_back(
-          {static_cast<uint32_t>(begin), static_cast<uint32_t>(bytes), index - 1, -1});
-      begin += bytes;
-    }
-  }
+  explicit Joiner(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
 
-  const std::vector<Piece>& Run() {
+  // The pieces that `text` is joined to.
+  const std::vector<Piece>& Run(std::string_view text) {
+    Start(text);
     for (size_t i = 0; i + 1 < pieces_.size(); ++i) Offer(static_cast<int32_t>(i));
     while (!possible_.empty()) {
       const Join join = possible_.top();
@@ -66,6 +58,19 @@ class SpmEncoder::Joiner {
       return score != other.score ? score < other.score : left > other.left;
     }
   };
+
+  void Start(std::string_view text) {
+    text_ = text;
+    pieces_.clear();
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t bytes = std::min(CharacterBytes(text[begin]), text.size() - begin);
+      const int32_t index = static_cast<int32_t>(pieces_.size());
+      if (index > 0) pieces_.back().next = index;
+      pieces_.push_back(
+          {static_cast<uint32_t>(begin), static_cast<uint32_t>(bytes), index - 1, -1});
+      begin += bytes;
+    }
+  }
 
   void Offer(int32_t index) {
     if (index < 0 || pieces_[index].next < 0) return;
@@ -102,14 +107,51 @@ SpmEncoder::SpmEncoder(const Vocabulary& vocabulary, TokenId unknown)
     const TokenId id = vocabulary.FindByte(static_cast<uint8_t>(byte));
     byte_tokens_[byte] = id != kNoToken ? id : vocabulary.Find(std::string_view(&character, 1));
   }
+  for (TokenId id = 0; id < vocabulary.size(); ++id) {
+    const std::string_view text = vocabulary.text(id);
+    for (size_t at = text.find(kEscapedSpace, 1); at != std::string_view::npos;
+         at = text.find(kEscapedSpace, at + 1)) {
+      stands_before_space_[static_cast<uint8_t>(text[at - 1])] = true;
+    }
+  }
 }
 
 void SpmEncoder::Encode(std::string_view text, std::vector<TokenId>& ids) const {
   const std::string escaped = EscapeSpaces(text);
-  Joiner joiner(vocabulary_, escaped);
-  for (const Joiner::Piece& piece : joiner.Run()) {
+  const std::vector<uint32_t> words = SplitWords(escaped);
+  WordCache cache(escaped, words.size());
+  Joiner joiner(vocabulary_);
+  size_t begin = 0;
+  for (const uint32_t bytes : words) {
+    if (!cache.Copy(begin, bytes, ids)) {
+      const size_t first_id = ids.size();
+      EncodeWord(std::string_view(escaped).substr(begin, bytes), joiner, ids);
+      cache.Remember(begin, bytes, first_id, ids.size() - first_id);
+    }
+    begin += bytes;
+  }
+}
+
+// Cuts before each space that no token joins with what stands before it: the parts can't influence
+// each other. Their lengths in bytes.
+std::vector<uint32_t> SpmEncoder::SplitWords(std::string_view escaped) const {
+  std::vector<uint32_t> lengths;
+  size_t begin = 0;
+  for (size_t at = 0; at < escaped.size(); at += CharacterBytes(escaped[at])) {
+    if (at == 0 || !escaped.substr(at).starts_with(kEscapedSpace)) continue;
+    if (stands_before_space_[static_cast<uint8_t>(escaped[at - 1])]) continue;
+    lengths.push_back(static_cast<uint32_t>(at - begin));
+    begin = at;
+  }
+  if (begin < escaped.size()) lengths.push_back(static_cast<uint32_t>(escaped.size() - begin));
+  return lengths;
+}
+
+void SpmEncoder::EncodeWord(std::string_view word, Joiner& joiner,
+                            std::vector<TokenId>& ids) const {
+  for (const Joiner::Piece& piece : joiner.Run(word)) {
     if (piece.bytes == 0) continue;
-    const std::string_view characters = std::string_view(escaped).substr(piece.begin, piece.bytes);
+    const std::string_view characters = word.substr(piece.begin, piece.bytes);
     if (const TokenId id = vocabulary_.Find(characters); id != kNoToken) {
       ids.push_back(id);
       continue;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -21,10 +22,13 @@ class SpmEncoder final : public FragmentEncoder {
 
  private:
   class Joiner;
+  std::vector<uint32_t> SplitWords(std::string_view escaped) const;
+  void EncodeWord(std::string_view word, Joiner& joiner, std::vector<TokenId>& ids) const;
 
   const Vocabulary& vocabulary_;
   TokenId unknown_;
   std::array<TokenId, 256> byte_tokens_{};
+  std::array<bool, 256> stands_before_space_{};  // bytes that some token has directly before "▁"
 };
 
 }  // namespace baton::engine

@@ -7,8 +7,6 @@
 namespace baton::engine {
 namespace {
 
-constexpr std::string_view kEscapedSpace = "▁";
-
 // Printable bytes stand for themselves (as Latin-1), the others for U+0100, U+0101, … in order.
 constexpr int kOthers = 68;
 struct Tables {

@@ -19,6 +19,7 @@ std::string WriteBytesAsCharacters(std::string_view bytes);
 std::string ReadCharactersAsBytes(std::string_view text);
 
 // kEscapedSpaces.
+inline constexpr std::string_view kEscapedSpace = "▁";
 std::string EscapeSpaces(std::string_view text);
 std::string UnescapeSpaces(std::string_view text);
 // The byte that "<0x0A>" names; "" for any other text.
