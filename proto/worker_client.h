@@ -15,14 +15,12 @@
 #include <vector>
 
 #include "engine/arch/layer_range.h"
+#include "engine/arch/stage_spec.h"
 #include "engine/base/status.h"
 #include "engine/runtime/micro_batch.h"
-#include "engine/arch/stage_spec.h"
+#include "proto/version.h"
 
 namespace baton::wire {
-
-// Changes whenever messages change their meaning; both sides say both numbers when they differ.
-inline constexpr uint32_t kProtocolVersion = 1;
 
 enum class WireType : uint8_t { kF32, kF16, kBF16, kQ8_0 };
 
@@ -51,6 +49,7 @@ struct WorkerInfo {
   std::string host_id;
   bool loaded = false;
   LoadedStage stage;
+  uint64_t epoch = 0;  // the newest that the worker has heard of
   uint64_t weight_bytes_received = 0;
 };
 
@@ -101,8 +100,8 @@ using WorkerEvent = std::variant<StepResult, StepFailed, StepTimed, WorkerHeartb
 class WorkerLink {
  public:
   virtual ~WorkerLink() = default;
-  // To the first stage; never blocks. Ids rise within an epoch: workers refuse one that comes again. A micro-batch that the
-  // worker can't take comes back as StepFailed.
+  // To the first stage; never blocks, and never calls on_event itself. Ids rise within an epoch: workers refuse one that comes
+  // again. A micro-batch that the worker can't take comes back as StepFailed; when the link is gone, LinkClosed speaks for all.
   virtual void Submit(std::shared_ptr<const engine::MicroBatch> batch) = 0;
   virtual void SetEpoch(uint64_t epoch) = 0;
   virtual void Heartbeat(uint64_t sequence) = 0;
@@ -119,6 +118,8 @@ class WorkerClient {
   virtual absl::Status UnloadStage(absl::Duration timeout) = 0;
   struct AttachOptions {
     std::string fingerprint;
+    // Epochs of a coordinator are above those of all coordinators before it (milliseconds of the clock will do): late work of
+    // the old ones is known by that.
     uint64_t epoch = 0;
     absl::Duration lease = absl::Seconds(10);
   };

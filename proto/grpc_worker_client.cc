@@ -1,0 +1,136 @@
+#include "proto/grpc_worker_client.h"
+
+#include <absl/time/clock.h>
+#include <xxhash.h>
+
+#include <optional>
+#include <utility>
+
+#include "baton/v1/worker.grpc.pb.h"
+#include "engine/base/quote.h"
+#include "proto/channel_options.h"
+#include "proto/grpc_worker_link.h"
+#include "proto/load_convert.h"
+#include "proto/status_convert.h"
+
+namespace baton::wire {
+namespace {
+
+// A header holds the tokenizer: some 10 MB for the largest vocabularies.
+constexpr size_t kMaxHeaderBytes = size_t{256} << 20;
+
+class GrpcWorkerClient : public WorkerClient {
+ public:
+  GrpcWorkerClient(std::string address, absl::StatusOr<std::shared_ptr<grpc::Channel>> channel)
+      : address_(std::move(address)), channel_(std::move(channel)) {
+    if (channel_.ok()) stub_ = v1::Worker::NewStub(*channel_);
+  }
+
+  absl::StatusOr<WorkerInfo> GetInfo(absl::Duration timeout) override {
+    RETURN_IF_ERROR(channel_.status());
+    grpc::ClientContext context;
+    SetDeadline(context, timeout);
+    v1::WorkerInfo info;
+    RETURN_IF_ERROR(Result(stub_->GetInfo(&context, v1::GetInfoRequest(), &info)));
+    return FromProto(info);
+  }
+
+  absl::StatusOr<LoadedStage> LoadStage(const LoadRequest& request,
+                                        const std::function<bool(uint64_t, uint64_t)>& progress,
+                                        absl::Duration timeout) override {
+    RETURN_IF_ERROR(channel_.status());
+    v1::LoadStageRequest message;
+    ToProto(request, &message);
+    grpc::ClientContext context;
+    SetDeadline(context, timeout);
+    const auto reader = stub_->LoadStage(&context, message);
+    v1::LoadProgress update;
+    std::optional<LoadedStage> done;
+    bool given_up = false;
+    while (reader->Read(&update)) {
+      if (update.has_done()) done = FromProto(update.done());
+      if (progress && !given_up && !progress(update.done_bytes(), update.total_bytes())) {
+        given_up = true;
+        context.TryCancel();
+      }
+    }
+    const absl::Status status = Result(reader->Finish());
+    if (given_up) return Cancelled("worker {}: loading was given up", address_);
+    RETURN_IF_ERROR(status);
+    if (!done.has_value()) return Internal("worker {}: the answer to LoadStage ended early", address_);
+    return *std::move(done);
+  }
+
+  absl::Status UnloadStage(absl::Duration timeout) override {
+    RETURN_IF_ERROR(channel_.status());
+    grpc::ClientContext context;
+    SetDeadline(context, timeout);
+    v1::UnloadStageResponse response;
+    return Result(stub_->UnloadStage(&context, v1::UnloadStageRequest(), &response));
+  }
+
+  absl::StatusOr<std::unique_ptr<WorkerLink>> Attach(const AttachOptions& options,
+                                                     std::function<void(WorkerEvent)> on_event,
+                                                     absl::Duration timeout) override {
+    RETURN_IF_ERROR(channel_.status());
+    return AttachOverGrpc(stub_.get(), address_, options, std::move(on_event), timeout);
+  }
+
+  absl::StatusOr<std::string> ReadHeader(const std::string& file_name, absl::Duration timeout) override {
+    RETURN_IF_ERROR(channel_.status());
+    grpc::ClientContext context;
+    SetDeadline(context, timeout);
+    v1::ReadHeaderRequest request;
+    request.set_file_name(file_name);
+    const auto reader = stub_->ReadHeader(&context, request);
+    v1::FileChunk chunk;
+    std::string header;
+    absl::Status wrong;
+    while (reader->Read(&chunk)) {
+      if (chunk.offset() != header.size() || header.size() + chunk.data().size() > kMaxHeaderBytes ||
+          chunk.hash() != XXH3_64bits(chunk.data().data(), chunk.data().size())) {
+        wrong = DataLoss("worker {}: header of {}: a piece at byte {} is wrong", address_, engine::Named(file_name),
+                         header.size());
+        context.TryCancel();
+        break;
+      }
+      header += chunk.data();
+    }
+    const absl::Status status = Result(reader->Finish());
+    RETURN_IF_ERROR(wrong);
+    RETURN_IF_ERROR(status);
+    return header;
+  }
+
+  absl::StatusOr<absl::Duration> Probe(size_t payload_bytes, absl::Duration timeout) override {
+    RETURN_IF_ERROR(channel_.status());
+    grpc::ClientContext context;
+    SetDeadline(context, timeout);
+    v1::ProbeMessage request, answer;
+    request.set_payload(std::string(payload_bytes, '\0'));
+    request.set_answer_bytes(payload_bytes);
+    const absl::Time start = absl::Now();
+    RETURN_IF_ERROR(Result(stub_->Probe(&context, request, &answer)));
+    return absl::Now() - start;
+  }
+
+ private:
+  static void SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {
+    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  }
+  absl::Status Result(const grpc::Status& status) const {
+    return Prefixed(FromGrpc(status), fmt::format("worker {}", address_));
+  }
+
+  const std::string address_;
+  const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel_;
+  std::unique_ptr<v1::Worker::Stub> stub_;
+};
+
+}  // namespace
+
+std::unique_ptr<WorkerClient> GrpcWorkerConnector::Connect(const std::string& address) {
+  return std::make_unique<GrpcWorkerClient>(address, MakeChannel(address, security_));
+}
+
+}  // namespace baton::wire

@@ -1,0 +1,43 @@
+// The engine's stages behind the worker's seam.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/backend/backend.h"
+#include "engine/base/status.h"
+#include "worker/stage_runner.h"
+
+namespace baton::worker {
+
+struct EngineStageOptions {
+  std::string models_dir = ".";
+  std::string device = "auto";
+  int threads = 0;  // 0: as many as the process may use
+  bool mlock = false;
+};
+
+// Loads stages from a models folder for one backend. The stages must not outlive it.
+class EngineStageLoader : public StageLoader {
+ public:
+  // InvalidArgument names an unknown device or instruction set.
+  static absl::StatusOr<std::unique_ptr<EngineStageLoader>> Make(EngineStageOptions options);
+
+  std::string device() const override { return std::string(backend_->device()); }
+  std::string backend() const override { return std::string(backend_->name()); }
+  int threads() const override { return options_.threads; }
+  uint64_t weight_bytes_received() const override { return 0; }
+
+  absl::StatusOr<std::unique_ptr<StageRunner>> Load(const engine::StageSpec& spec, const std::vector<std::string>& part_sources,
+                                                    const LoadProgress& progress) override;
+
+ private:
+  EngineStageLoader(EngineStageOptions options, std::unique_ptr<engine::Backend> backend)
+      : options_(std::move(options)), backend_(std::move(backend)) {}
+
+  const EngineStageOptions options_;
+  const std::unique_ptr<engine::Backend> backend_;
+};
+
+}  // namespace baton::worker

@@ -1,0 +1,24 @@
+// What the host gives this process: memory, within the limits of its control group, and who shares it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace baton::worker {
+
+struct MemoryInfo {
+  uint64_t total_bytes = 0;
+  uint64_t available_bytes = 0;  // that could be used without swapping
+};
+
+// Reads /proc and the control group's files at each call; any thread.
+MemoryInfo HostMemory();
+uint64_t ResidentBytes();  // of this process
+
+// Equal for processes that share memory: the boot id and, where one limits this process, its control group.
+std::string HostId();
+
+// Random, 128 bits as hexadecimal digits.
+std::string DrawInstanceId();
+
+}  // namespace baton::worker

@@ -1,0 +1,34 @@
+#include "worker/run_worker.h"
+
+#include <spdlog/spdlog.h>
+
+#include <condition_variable>
+#include <csignal>
+#include <mutex>
+
+#include "worker/engine_stage.h"
+
+namespace baton::worker {
+
+absl::Status RunWorker(const WorkerRunOptions& options, std::stop_token stop,
+                       const std::function<void(const wire::Address&)>& ready) {
+  std::signal(SIGPIPE, SIG_IGN);  // a peer that goes away is an error of a write
+  ASSIGN_OR_RETURN(auto loader, EngineStageLoader::Make({.models_dir = options.server.models_dir,
+                                                         .device = options.device,
+                                                         .threads = options.threads,
+                                                         .mlock = options.mlock}));
+  ASSIGN_OR_RETURN(const auto server, WorkerServer::Start(options.server, std::move(loader)));
+  const wire::Address address = server->address();
+  if (!address.IsLoopback() && !options.server.security.tls()) {
+    spdlog::warn("listening on {} without TLS: anyone who reaches this port can use and stop this worker", address.ToString());
+  }
+  ready(address);
+
+  std::mutex mutex;
+  std::condition_variable_any stopped;
+  std::unique_lock lock(mutex);
+  stopped.wait(lock, stop, [] { return false; });
+  return absl::OkStatus();
+}
+
+}  // namespace baton::worker

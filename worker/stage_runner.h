@@ -1,0 +1,56 @@
+// A loaded stage as a worker sees it, and what loads one: the seam between the process and the engine, so that queueing,
+// epochs and transport are tested without a model.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/arch/layer_range.h"
+#include "engine/arch/stage_spec.h"
+#include "engine/base/status.h"
+#include "engine/runtime/micro_batch.h"
+
+namespace baton::worker {
+
+// Owner: a Worker. Run is called by its compute thread alone; the rest doesn't change and may be read by any thread.
+class StageRunner {
+ public:
+  virtual ~StageRunner() = default;
+
+  virtual bool first() const = 0;
+  virtual bool last() const = 0;
+  virtual int32_t hidden_size() const = 0;
+  virtual engine::MicroBatchLimits limits() const = 0;
+  virtual uint64_t weights_bytes() const = 0;
+  virtual uint64_t kv_bytes() const = 0;
+  virtual std::vector<std::string> warnings() const = 0;
+
+  // As engine::Stage::Run.
+  virtual absl::Status Run(const engine::MicroBatch& batch, const engine::HiddenStates* input,
+                           engine::StageOutput* output) = 0;
+  // Whether the files behind the weights are still those that were loaded; DataLoss names the one that isn't.
+  virtual absl::Status CheckFiles() = 0;
+};
+
+// Bytes done and in all. False: give up.
+using LoadProgress = std::function<bool(uint64_t done_bytes, uint64_t total_bytes)>;
+
+// Owner: a Worker, which calls Load from one thread at a time.
+class StageLoader {
+ public:
+  virtual ~StageLoader() = default;
+
+  virtual std::string device() const = 0;   // "cpu", "cuda:0"
+  virtual std::string backend() const = 0;  // for people
+  virtual int threads() const = 0;
+  virtual uint64_t weight_bytes_received() const = 0;  // over the network, since the process started
+
+  virtual absl::StatusOr<std::unique_ptr<StageRunner>> Load(const engine::StageSpec& spec,
+                                                            const std::vector<std::string>& part_sources,
+                                                            const LoadProgress& progress) = 0;
+};
+
+}  // namespace baton::worker

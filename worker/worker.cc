@@ -1,0 +1,452 @@
+#include "worker/worker.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <utility>
+
+#include "engine/base/quote.h"
+#include "proto/spec_hash.h"
+#include "proto/tensor_convert.h"
+#include "proto/version.h"
+#include "worker/host_info.h"
+
+namespace baton::worker {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kWatchInterval = std::chrono::milliseconds(200);
+constexpr int kWatchesPerFileCheck = 5;
+
+uint64_t MicrosecondsSince(Clock::time_point start) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
+}
+
+absl::Status CheckHidden(const engine::MicroBatch& batch, const StageRunner& runner,
+                         const std::optional<engine::HiddenStates>& hidden) {
+  if (runner.first() != !hidden.has_value()) {
+    return InvalidArgument("micro-batch {}: {} hidden states, but this is {} first stage", batch.id,
+                           hidden.has_value() ? "has" : "has no", runner.first() ? "the" : "not the");
+  }
+  if (!hidden.has_value()) return absl::OkStatus();
+  if (hidden->rows != batch.rows() || hidden->cols != runner.hidden_size() ||
+      hidden->values.size() != static_cast<size_t>(hidden->rows) * static_cast<size_t>(hidden->cols)) {
+    return InvalidArgument("micro-batch {}: hidden states: shape [{}, {}], expected [{}, {}]", batch.id, hidden->rows,
+                           hidden->cols, batch.rows(), runner.hidden_size());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+// A loaded stage and its way out. The compute thread holds one while it runs a step.
+struct Worker::LoadedUnit {
+  wire::LoadedStage description;
+  std::unique_ptr<StageRunner> runner;
+  std::unique_ptr<NextStage> next;  // null at the last stage; replaced only while no step runs
+  std::string next_address;
+  wire::WireType wire_type = wire::WireType::kF32;
+};
+
+struct Worker::Attachment {
+  uint64_t id = 0;
+  uint64_t epoch = 0;
+  std::string fingerprint;
+  std::chrono::milliseconds lease;
+  EventSink sink;
+  Clock::time_point heard;  // last
+};
+
+Worker::Worker(WorkerOptions options, std::unique_ptr<StageLoader> loader, NextStageFactory next_stages)
+    : options_(std::move(options)),
+      loader_(std::move(loader)),
+      next_stages_(std::move(next_stages)),
+      instance_id_(DrawInstanceId()),
+      host_id_(HostId()),
+      queue_(options_.queue_capacity),
+      compute_([this] { ComputeLoop(); }),
+      watch_([this] { WatchLoop(); }) {}
+
+Worker::~Worker() {
+  {
+    const std::lock_guard lock(watch_mutex_);
+    stopping_ = true;
+  }
+  watch_changed_.notify_all();
+  watch_.join();
+  queue_.Close();
+  {
+    const std::lock_guard lock(mutex_);
+    if (unit_ != nullptr && unit_->next != nullptr) unit_->next->Close();
+  }
+  compute_.join();
+  End(current_attachment(), Unavailable("the worker is shutting down"));
+}
+
+wire::WorkerInfo Worker::Info() const {
+  const MemoryInfo memory = HostMemory();
+  wire::WorkerInfo info{.name = options_.name,
+                        .build = std::string(wire::BuildId()),
+                        .protocol_version = wire::kProtocolVersion,
+                        .instance_id = instance_id_,
+                        .pid = getpid(),
+                        .device = loader_->device(),
+                        .backend = loader_->backend(),
+                        .threads = loader_->threads(),
+                        .memory_total_bytes = memory.total_bytes,
+                        .memory_available_bytes = memory.available_bytes,
+                        .memory_budget_bytes = options_.memory_budget_bytes,
+                        .rss_bytes = ResidentBytes(),
+                        .host_id = host_id_,
+                        .loaded = false,
+                        .stage = {},
+                        .epoch = 0,
+                        .weight_bytes_received = loader_->weight_bytes_received()};
+  const std::lock_guard lock(mutex_);
+  info.epoch = epoch_;
+  if (unit_ != nullptr) {
+    info.loaded = true;
+    info.stage = unit_->description;
+  }
+  return info;
+}
+
+// ---- Loading
+
+absl::StatusOr<wire::LoadedStage> Worker::Load(const wire::LoadRequest& request, const LoadProgress& progress) {
+  const std::lock_guard load_lock(load_mutex_);
+  const std::string spec_hash = wire::SpecHash(request.spec);
+  std::shared_ptr<LoadedUnit> unit = TakeUnit();
+  if (unit == nullptr || unit->description.spec_hash != spec_hash) {
+    unit.reset();  // its memory first
+    RETURN_IF_ERROR(CheckBudget(request.spec));
+    {
+      const std::lock_guard lock(mutex_);
+      loading_ = true;
+    }
+    auto runner = loader_->Load(request.spec, request.part_sources, progress);
+    const std::lock_guard lock(mutex_);
+    loading_ = false;
+    RETURN_IF_ERROR(runner.status());
+    unit = std::make_shared<LoadedUnit>();
+    unit->description = {.fingerprint = request.spec.fingerprint,
+                         .layers = request.spec.layers,
+                         .weights_bytes = (*runner)->weights_bytes(),
+                         .kv_bytes = (*runner)->kv_bytes(),
+                         .warnings = (*runner)->warnings(),
+                         .spec_hash = spec_hash};
+    unit->runner = *std::move(runner);
+    busy_us_ = 0;
+    steps_ = 0;
+  }
+  if (unit->next == nullptr || unit->next_address != request.next_address || unit->wire_type != request.wire_type) {
+    unit->next.reset();
+    if (unit->runner->last() != request.next_address.empty()) {
+      return InvalidArgument("load request: next_address \"{}\", but layers [{}, {}) {} the last",
+                             engine::Named(request.next_address), request.spec.layers.begin, request.spec.layers.end,
+                             unit->runner->last() ? "are" : "are not");
+    }
+    if (!unit->runner->last()) {
+      RETURN_IF_ERROR(wire::CheckWireType(request.wire_type, unit->runner->hidden_size()));
+      ASSIGN_OR_RETURN(unit->next, MakeNextStage(request));
+    }
+    unit->next_address = request.next_address;
+    unit->wire_type = request.wire_type;
+  }
+  const std::lock_guard lock(mutex_);
+  unit_ = unit;
+  RaiseEpoch(request.epoch);
+  return unit_->description;
+}
+
+absl::StatusOr<std::unique_ptr<NextStage>> Worker::MakeNextStage(const wire::LoadRequest& request) {
+  return next_stages_({.address = request.next_address,
+                       .fingerprint = request.spec.fingerprint,
+                       .first_layer = request.spec.layers.end,
+                       .wire_type = request.wire_type,
+                       .on_lost = [this](wire::StepFailed failed) { Emit(current_attachment(), std::move(failed)); }});
+}
+
+void Worker::Unload() {
+  const std::lock_guard load_lock(load_mutex_);
+  TakeUnit();
+}
+
+void Worker::UnloadBroken(const std::shared_ptr<LoadedUnit>& unit) {
+  const std::lock_guard load_lock(load_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (unit_ != unit) return;  // another was loaded meanwhile
+  }
+  TakeUnit();
+}
+
+std::shared_ptr<Worker::LoadedUnit> Worker::TakeUnit() {
+  std::shared_ptr<LoadedUnit> unit;
+  {
+    const std::lock_guard lock(mutex_);
+    unit = std::exchange(unit_, nullptr);
+    // A step that waits for room at the next worker must not hold us up; the connection is made anew for the next epoch.
+    if (unit != nullptr && unit->next != nullptr) unit->next->Close();
+  }
+  queue_.DropAll();
+  const std::lock_guard running(run_mutex_);
+  if (unit != nullptr) unit->next.reset();
+  return unit;
+}
+
+absl::Status Worker::CheckBudget(const engine::StageSpec& spec) const {
+  uint64_t weights_bytes = 0;
+  for (const engine::TensorPlacement& tensor : spec.tensors) {
+    if (__builtin_add_overflow(weights_bytes, tensor.bytes, &weights_bytes)) {
+      return InvalidArgument("load request: the sizes of the tensors overflow");
+    }
+  }
+  if (options_.memory_budget_bytes == 0 || weights_bytes <= options_.memory_budget_bytes) return absl::OkStatus();
+  return ResourceExhausted("worker {}: layers [{}, {}) have {} bytes of weights, the memory budget is {}", options_.name,
+                           spec.layers.begin, spec.layers.end, weights_bytes, options_.memory_budget_bytes);
+}
+
+// ---- The coordinator
+
+absl::StatusOr<uint64_t> Worker::Attach(const wire::WorkerClient::AttachOptions& options,
+                                        const std::function<void()>& accepted, EventSink sink) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (options.epoch < epoch_) {
+      return FailedPrecondition("worker {}: the coordinator's epoch {} is over, the newest is {}", options_.name,
+                                options.epoch, epoch_);
+    }
+  }
+  uint64_t id = 0;
+  {
+    const std::lock_guard lock(sink_mutex_);
+    if (attachment_ != nullptr) {
+      if (attachment_->epoch > options.epoch) {
+        return FailedPrecondition("worker {}: a coordinator with epoch {} is attached, this one has {}", options_.name,
+                                  attachment_->epoch, options.epoch);
+      }
+      attachment_->sink(wire::LinkClosed{absl::AbortedError("another coordinator has attached")});
+    }
+    id = ++attachments_;
+    if (accepted) accepted();
+    attachment_ = std::make_unique<Attachment>(Attachment{.id = id,
+                                                          .epoch = options.epoch,
+                                                          .fingerprint = options.fingerprint,
+                                                          .lease = absl::ToChronoMilliseconds(options.lease),
+                                                          .sink = std::move(sink),
+                                                          .heard = Clock::now()});
+  }
+  queue_.DropAll();
+  const std::lock_guard lock(mutex_);
+  RaiseEpoch(options.epoch);
+  return id;
+}
+
+void Worker::Detach(uint64_t attachment) {
+  {
+    const std::lock_guard lock(sink_mutex_);
+    if (attachment_ == nullptr || attachment_->id != attachment) return;
+    attachment_.reset();
+  }
+  queue_.DropAll();
+}
+
+void Worker::End(uint64_t attachment, const absl::Status& why) {
+  {
+    const std::lock_guard lock(sink_mutex_);
+    if (attachment_ == nullptr || attachment_->id != attachment) return;
+    attachment_->sink(wire::LinkClosed{why});
+    attachment_.reset();
+  }
+  queue_.DropAll();
+}
+
+void Worker::Emit(uint64_t attachment, wire::WorkerEvent event) {
+  const std::lock_guard lock(sink_mutex_);
+  if (attachment_ != nullptr && attachment_->id == attachment) attachment_->sink(std::move(event));
+}
+
+uint64_t Worker::current_attachment() const {
+  const std::lock_guard lock(sink_mutex_);
+  return attachment_ != nullptr ? attachment_->id : 0;
+}
+
+void Worker::Heartbeat(uint64_t attachment, uint64_t sequence) {
+  const wire::WorkerHeartbeat answer{.sequence = sequence,
+                                     .rss_bytes = ResidentBytes(),
+                                     .memory_available_bytes = HostMemory().available_bytes,
+                                     .queued = static_cast<int32_t>(queue_.size()),
+                                     .busy_us = busy_us_,
+                                     .steps = steps_};
+  const std::lock_guard lock(sink_mutex_);
+  if (attachment_ == nullptr || attachment_->id != attachment) return;
+  attachment_->heard = Clock::now();
+  attachment_->sink(answer);
+}
+
+void Worker::SetEpoch(uint64_t attachment, uint64_t epoch) {
+  {
+    const std::lock_guard lock(sink_mutex_);
+    if (attachment_ == nullptr || attachment_->id != attachment) return;
+    attachment_->heard = Clock::now();
+    attachment_->epoch = std::max(attachment_->epoch, epoch);
+  }
+  const std::lock_guard lock(mutex_);
+  RaiseEpoch(epoch);
+}
+
+void Worker::RaiseEpoch(uint64_t epoch) {
+  if (epoch <= epoch_) return;
+  epoch_ = epoch;
+  last_id_.reset();
+  queue_.DropOlderThan(epoch);
+  if (unit_ != nullptr && unit_->next != nullptr) unit_->next->SetEpoch(epoch);
+}
+
+// ---- Steps
+
+void Worker::Submit(uint64_t attachment, std::shared_ptr<const engine::MicroBatch> batch) {
+  std::string fingerprint;
+  {
+    const std::lock_guard lock(sink_mutex_);
+    if (attachment_ == nullptr || attachment_->id != attachment) return;
+    attachment_->heard = Clock::now();
+    fingerprint = attachment_->fingerprint;
+  }
+  Push(fingerprint, std::move(batch), std::nullopt, nullptr).IgnoreError();  // reported as StepFailed
+}
+
+absl::Status Worker::Enqueue(std::shared_ptr<const engine::MicroBatch> batch, engine::HiddenStates hidden,
+                             std::function<void()> taken) {
+  return Push("", std::move(batch), std::move(hidden), std::move(taken));  // CheckSender has seen the model
+}
+
+absl::Status Worker::Push(const std::string& fingerprint, std::shared_ptr<const engine::MicroBatch> batch,
+                          std::optional<engine::HiddenStates> hidden, std::function<void()> taken) {
+  const uint64_t attachment = current_attachment();
+  const auto push = [&]() -> absl::Status {
+    std::shared_ptr<LoadedUnit> unit;
+    {
+      const std::lock_guard lock(mutex_);
+      unit = unit_;
+      if (unit == nullptr) {
+        return FailedPrecondition("worker {}: {}", options_.name, loading_ ? "the stage is being loaded" : "no stage is loaded");
+      }
+    }
+    if (!fingerprint.empty() && fingerprint != unit->description.fingerprint) {
+      return FailedPrecondition("worker {}: model mismatch: the coordinator serves {}, loaded is {}", options_.name,
+                                engine::Named(fingerprint), unit->description.fingerprint);
+    }
+    RETURN_IF_ERROR(engine::CheckMicroBatch(*batch, unit->runner->limits()));
+    RETURN_IF_ERROR(CheckHidden(*batch, *unit->runner, hidden));
+
+    const std::lock_guard lock(mutex_);
+    if (batch->epoch < epoch_) {  // late, not wrong
+      if (taken) taken();
+      return absl::OkStatus();
+    }
+    RaiseEpoch(batch->epoch);  // the coordinator's word for it is on its way
+    if (last_id_.has_value() && batch->id <= *last_id_) {
+      return InvalidArgument("micro-batch {}: out of order, the last one was {}", batch->id, *last_id_);
+    }
+    RETURN_IF_ERROR(queue_.Push({.batch = batch,
+                                 .hidden = std::move(hidden),
+                                 .attachment = attachment,
+                                 .queued_at = Clock::now(),
+                                 .taken = std::move(taken)}));
+    last_id_ = batch->id;
+    return absl::OkStatus();
+  };
+  absl::Status status = push();
+  if (!status.ok()) Emit(attachment, wire::StepFailed{.batch_id = batch->id, .epoch = batch->epoch, .status = status});
+  return status;
+}
+
+absl::StatusOr<Worker::Expected> Worker::CheckSender(const std::string& fingerprint, int32_t first_layer) const {
+  const std::lock_guard lock(mutex_);
+  if (unit_ == nullptr) {
+    return FailedPrecondition("worker {}: {}", options_.name, loading_ ? "the stage is being loaded" : "no stage is loaded");
+  }
+  const wire::LoadedStage& loaded = unit_->description;
+  if (fingerprint != loaded.fingerprint || first_layer != loaded.layers.begin) {
+    return FailedPrecondition("worker {}: got hidden states for layer {} of model {}, expected layer {} of {}",
+                              options_.name, first_layer, engine::Named(fingerprint), loaded.layers.begin,
+                              loaded.fingerprint);
+  }
+  return Expected{.hidden_size = unit_->runner->hidden_size(), .max_rows = unit_->runner->limits().max_rows};
+}
+
+void Worker::ComputeLoop() {
+  while (std::optional<QueuedStep> step = queue_.Pop()) {
+    const std::lock_guard running(run_mutex_);
+    RunStep(*std::move(step));
+  }
+}
+
+void Worker::RunStep(QueuedStep step) {
+  const engine::MicroBatch& batch = *step.batch;
+  std::shared_ptr<LoadedUnit> unit;
+  {
+    const std::lock_guard lock(mutex_);
+    if (batch.epoch < epoch_) return;
+    unit = unit_;
+  }
+  if (unit == nullptr) return;  // unloaded meanwhile: the coordinator has asked for that
+
+  wire::StageTimings timings{.queue_us = MicrosecondsSince(step.queued_at)};
+  const Clock::time_point start = Clock::now();
+  engine::StageOutput output;
+  absl::Status status = unit->runner->Run(batch, step.hidden.has_value() ? &*step.hidden : nullptr, &output);
+  timings.compute_us = MicrosecondsSince(start);
+  busy_us_ += timings.compute_us;
+  ++steps_;
+
+  const Clock::time_point computed = Clock::now();
+  if (status.ok() && unit->runner->last()) {
+    Emit(step.attachment, wire::StepResult{.batch_id = batch.id, .epoch = batch.epoch, .results = std::move(output.results)});
+  } else if (status.ok()) {
+    status = unit->next->Send(step.batch, std::move(output.hidden));
+  }
+  timings.send_us = MicrosecondsSince(computed);
+  if (!status.ok() && !absl::IsCancelled(status)) {
+    Emit(step.attachment, wire::StepFailed{.batch_id = batch.id, .epoch = batch.epoch, .status = std::move(status)});
+  }
+  Emit(step.attachment, wire::StepTimed{.batch_id = batch.id, .epoch = batch.epoch, .timings = timings});
+}
+
+// ---- Watching
+
+void Worker::WatchLoop() {
+  std::unique_lock lock(watch_mutex_);
+  for (int round = 1; !watch_changed_.wait_for(lock, kWatchInterval, [this] { return stopping_; }); ++round) {
+    lock.unlock();
+    const uint64_t attachment = current_attachment();
+    if (absl::Status status = CheckLease(); !status.ok()) End(attachment, status);
+    if (round % kWatchesPerFileCheck == 0) CheckFiles(attachment);
+    lock.lock();
+  }
+}
+
+absl::Status Worker::CheckLease() {
+  const std::lock_guard lock(sink_mutex_);
+  if (attachment_ == nullptr || Clock::now() - attachment_->heard <= attachment_->lease) return absl::OkStatus();
+  return DeadlineExceeded("worker {}: the coordinator was silent for longer than its lease of {} ms", options_.name,
+                          attachment_->lease.count());
+}
+
+void Worker::CheckFiles(uint64_t attachment) {
+  std::shared_ptr<LoadedUnit> unit;
+  {
+    const std::lock_guard lock(mutex_);
+    unit = unit_;
+  }
+  if (unit == nullptr) return;
+  const absl::Status status = unit->runner->CheckFiles();
+  if (status.ok()) return;
+  UnloadBroken(unit);
+  End(attachment, status);
+}
+
+}  // namespace baton::worker
