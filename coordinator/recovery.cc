@@ -127,8 +127,19 @@ bool Recovery::GivesUp(const absl::Status& status, absl::Duration elapsed) const
   return !absl::IsUnavailable(status) || elapsed >= options_.limits.start;
 }
 
+// Above the epochs of coordinators before this one: workers know their late work by that.
+void Recovery::RaiseEpoch() {
+  uint64_t newest = 0;
+  for (size_t i = 0; i < registry_->size(); ++i) {
+    newest = std::max(newest, registry_->info(i).epoch);
+  }
+  const std::lock_guard lock(mutex_);
+  snapshot_.epoch = std::max(snapshot_.epoch, newest);
+}
+
 absl::Status Recovery::TryOnce(absl::Duration elapsed) {
   registry_->Refresh(options_.ask_timeout);
+  RaiseEpoch();
   ASSIGN_OR_RETURN(const std::vector<Placement> placement, Decide(elapsed));
   RETURN_IF_ERROR(LoadAll(placement));
   uint64_t epoch = 0;

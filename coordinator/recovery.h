@@ -102,6 +102,7 @@ class Recovery {
   void Run();
   void BringUp();
   absl::Status TryOnce(absl::Duration elapsed);
+  void RaiseEpoch();
   absl::StatusOr<std::vector<Placement>> Decide(absl::Duration elapsed);
   absl::StatusOr<std::vector<Placement>> Substitute(const std::vector<size_t>& usable);
   absl::Status MissingWorkers(const std::vector<size_t>& usable) const;
