@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -105,6 +107,27 @@ TEST(VocabularyFilesTest, StringsGiveIdsAndBack) {
       }
     }
     EXPECT_GT(compared, 0) << name;
+  }
+}
+
+// Prints the rate; the bound is for machines under load and sanitizers.
+TEST(VocabularyFilesTest, EnglishIsEncodedAtSpeed) {
+  SKIP_WITHOUT_TEST_DATA();
+  const std::string text =
+      ReadFile(fs::path(testing::TestDataDir()) / "cases" / "public_reports.md");
+  ASSERT_GT(text.size(), 10000u);
+  for (const fs::path& file : VocabularyFiles()) {
+    const auto tokenizer = Load(file);
+    ASSERT_NE(tokenizer, nullptr);
+    constexpr int kTimes = 5;
+    const std::clock_t start = std::clock();
+    size_t num_ids = 0;
+    for (int i = 0; i < kTimes; ++i) num_ids += tokenizer->Encode(text, {}).size();
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+    const double megabytes_per_second = kTimes * text.size() / 1e6 / seconds;
+    std::cout << fmt::format("{}: {:.1f} MB/s, {:.1f} bytes a token\n", file.stem().string(),
+                             megabytes_per_second, double(kTimes * text.size()) / num_ids);
+    EXPECT_GT(megabytes_per_second, 0.2) << file;
   }
 }
 
