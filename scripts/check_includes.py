@@ -27,6 +27,7 @@ ENGINE = {
     "model": ("arch", "backend", "tensor", "gguf", "base"),
     "runtime": ("model", "arch", "backend", "tensor", "gguf", "sampling", "base"),
     "text": ("gguf", "base"),
+    "quantize": ("gguf", "base"),
 }
 # What a folder may see of another: path prefixes. Without a row: all of it.
 ONLY = {
@@ -49,7 +50,7 @@ EXCEPTIONS = {
     "cli/devices.cc": ("kernels/",),     # says which instruction sets there are
     "cli/bench": ("kernels/",),          # measures what the machine can do
     "cli/instruction_set": ("kernels/",),  # checks BATON_ISA before anything runs
-    "cli/quantize": ("kernels/",),       # turns values into blocks
+    "engine/quantize": ("kernels/",),    # turns values into blocks
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.M)
 SYSTEM_BANNED = {

@@ -161,26 +161,27 @@ std::string GgufWriter::Header() const {
   return out;
 }
 
-absl::Status GgufWriter::WriteTo(
-    const std::string& path,
-    const std::function<absl::Status(size_t index, std::ostream& out)>& tensor_data) const {
+absl::Status GgufWriter::WriteTo(const std::string& path, const TensorData& tensor_data) const {
   ASSIGN_OR_RETURN(const auto file, PendingFile::Create(path));
-  std::ostream& out = file->stream();
+  RETURN_IF_ERROR(Prefixed(WriteStream(file->stream(), tensor_data), path));
+  return file->Commit();
+}
+
+absl::Status GgufWriter::WriteStream(std::ostream& out, const TensorData& tensor_data) const {
   const std::string header = Header();
   const std::vector<uint64_t> offsets = TensorOffsets();
   out << header;
-  for (size_t i = 0; i < tensors_.size(); ++i) {
+  for (size_t i = 0; i < tensors_.size() && out; ++i) {
     RETURN_IF_ERROR(tensor_data(i, out));
-    if (!out) break;  // Commit says why
+    if (!out) break;
     const uint64_t written = static_cast<uint64_t>(out.tellp()) - header.size() - offsets[i];
     if (written != tensors_[i].bytes) {
-      return Internal("{}: wrote {} bytes of {}, expected {}", path, written, tensors_[i].name,
+      return Internal("wrote {} bytes of {}, expected {}", written, tensors_[i].name,
                       tensors_[i].bytes);
     }
-    const std::string padding(offsets[i + 1] - offsets[i] - written, '\0');
-    out << padding;
+    out << std::string(offsets[i + 1] - offsets[i] - written, '\0');
   }
-  return file->Commit();
+  return absl::OkStatus();
 }
 
 }  // namespace baton::engine

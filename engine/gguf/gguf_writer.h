@@ -41,11 +41,13 @@ class GgufWriter {
   // Offset of each declared tensor in the data section, and the section's size.
   std::vector<uint64_t> TensorOffsets() const;
 
-  // Writes header, padding and the data that `tensor_data` gives for each tensor (index in
-  // declaration order).
-  absl::Status WriteTo(
-      const std::string& path,
-      const std::function<absl::Status(size_t index, std::ostream& out)>& tensor_data) const;
+  // Writes a tensor's data (index in declaration order), as many bytes as its shape needs.
+  using TensorData = std::function<absl::Status(size_t index, std::ostream& out)>;
+
+  // Header, data and padding to a file, which appears under its name only when it is whole.
+  absl::Status WriteTo(const std::string& path, const TensorData& tensor_data) const;
+  // The same to a stream, which the caller checks for failure.
+  absl::Status WriteStream(std::ostream& out, const TensorData& tensor_data) const;
 
  private:
   struct Kv {
