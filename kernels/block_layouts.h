@@ -1,6 +1,6 @@
-// Quantized blocks as GGUF files hold them: little-endian, packed, at any address that the file gives (2-byte aligned
-// at best, so multi-byte fields are read through functions). Names follow the format's own. What the bits mean stands in
-// unpack.h.
+// Quantized blocks as GGUF files hold them: little-endian, packed, at any address that the file
+// gives (2-byte aligned at best, so multi-byte fields are read through functions). Names follow the
+// format's own. What the bits mean stands in unpack.h.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct Bytes2 {
   uint8_t bytes[2];
 };
 
-// ---- blocks of 32: value = d * q (+ m) -------------------------------------------------------------------------------
+// ---- blocks of 32: value = d * q (+ m) ----------------------------------------------------------
 
 struct BlockQ4_0 {
   static constexpr QuantType kType = QuantType::kQ4_0;
@@ -54,7 +54,7 @@ struct BlockMXFP4 {
   uint8_t qs[16];  // nibbles as Q4_0, indices of kFp4Values
 };
 
-// ---- super-blocks of 256 ---------------------------------------------------------------------------------------------
+// ---- super-blocks of 256 ------------------------------------------------------------------------
 
 struct BlockQ2_K {
   static constexpr QuantType kType = QuantType::kQ2_K;
@@ -153,7 +153,7 @@ struct BlockTQ2_0 {
   Bytes2 d;
 };
 
-// ---- single values ---------------------------------------------------------------------------------------------------
+// ---- single values ------------------------------------------------------------------------------
 
 struct BlockF32 {
   static constexpr QuantType kType = QuantType::kF32;
@@ -172,14 +172,15 @@ struct BlockBF16 {
 #define BATON_FOR_EACH_FLOAT_BLOCK(X) X(BlockF32) X(BlockF16) X(BlockBF16)
 #define BATON_FOR_EACH_BLOCK32(X) \
   X(BlockQ4_0) X(BlockQ4_1) X(BlockQ5_0) X(BlockQ5_1) X(BlockQ8_0) X(BlockIQ4_NL) X(BlockMXFP4)
-#define BATON_FOR_EACH_SUPER_BLOCK(X)                                                          \
-  X(BlockQ2_K) X(BlockQ3_K) X(BlockQ4_K) X(BlockQ5_K) X(BlockQ6_K) X(BlockIQ4_XS)              \
-  X(BlockIQ2_XXS) X(BlockIQ2_XS) X(BlockIQ2_S) X(BlockIQ3_XXS) X(BlockIQ3_S) X(BlockIQ1_S)     \
-  X(BlockIQ1_M) X(BlockTQ1_0) X(BlockTQ2_0)
+#define BATON_FOR_EACH_SUPER_BLOCK(X)                                                        \
+  X(BlockQ2_K)                                                                               \
+  X(BlockQ3_K) X(BlockQ4_K) X(BlockQ5_K) X(BlockQ6_K) X(BlockIQ4_XS) X(BlockIQ2_XXS)         \
+      X(BlockIQ2_XS) X(BlockIQ2_S) X(BlockIQ3_XXS) X(BlockIQ3_S) X(BlockIQ1_S) X(BlockIQ1_M) \
+          X(BlockTQ1_0) X(BlockTQ2_0)
 #define BATON_FOR_EACH_BLOCK(X) \
   BATON_FOR_EACH_FLOAT_BLOCK(X) BATON_FOR_EACH_BLOCK32(X) BATON_FOR_EACH_SUPER_BLOCK(X)
 
-#define BATON_CHECK_BLOCK(Block)                                          \
+#define BATON_CHECK_BLOCK(Block)                                      \
   static_assert(sizeof(Block) == TraitsOf(Block::kType).block_bytes); \
   static_assert(alignof(Block) == 1);
 BATON_FOR_EACH_BLOCK(BATON_CHECK_BLOCK)

@@ -1,8 +1,10 @@
-// exp, tanh, erf, log, sin and cos of our own: the same bits on every machine (libm picks other variants on other CPUs).
+// exp, tanh, erf, log, sin and cos of our own: the same bits on every machine (libm picks other
+// variants on other CPUs).
 //
-// Written once over V, which is float or the lanes of a register (kernels/cpu/*/lanes.h): each lane does what a single
-// float would do. Everything is exact operations: +, -, *, /, sqrt, fma and bits. Polynomials are Chebyshev fits; errors
-// stand beside them, in units of the last place of the result (ulp).
+// Written once over V, which is float or the lanes of a register (kernels/cpu/*/lanes.h): each lane
+// does what a single float would do. Everything is exact operations: +, -, *, /, sqrt, fma and
+// bits. Polynomials are Chebyshev fits; errors stand beside them, in units of the last place of the
+// result (ulp).
 #pragma once
 
 #include <cmath>
@@ -30,7 +32,8 @@ BATON_HD inline float AddAndShiftBits(float a, uint32_t addend) {
   return FloatFromBits((BitsOf(a) + addend) << Shift);
 }
 
-// 1.5 * 2^23: a float near it has the unit in its last bit, so adding it rounds to an integer (ties to even).
+// 1.5 * 2^23: a float near it has the unit in its last bit, so adding it rounds to an integer (ties
+// to even).
 inline constexpr float kRoundingMagic = 12582912.0f;
 
 template <class V>
@@ -49,11 +52,16 @@ BATON_HD inline V Polynomial(const float (&c)[N], V x) {
   return sum;
 }
 
-// e^x within 1 ulp (normal results). Overflows to infinity, underflows gradually to 0; NaN stays NaN.
+// e^x within 1 ulp (normal results). Overflows to infinity, underflows gradually to 0; NaN stays
+// NaN.
 template <class V>
 BATON_HD inline V Exp(V x) {
-  constexpr float kTail[] = {0.5f,           0.1666666716337204f,   0.04166646674275398f,
-                             0.00833331048488617f, 0.0013933642767369747f, 0.0001989098236663267f};
+  constexpr float kTail[] = {0.5f,
+                             0.1666666716337204f,
+                             0.04166646674275398f,
+                             0.00833331048488617f,
+                             0.0013933642767369747f,
+                             0.0001989098236663267f};
   x = MinOf(V(89.0f), MaxOf(V(-104.0f), x));
   const V n = RoundToInteger(x * V(1.4426950216293335f));
   V r = Fma(n, V(-0.693359375f), x);  // ln 2 in two parts, the first exact in products with n
@@ -71,7 +79,7 @@ BATON_HD inline V Sigmoid(V x) {
 // Within 2 ulp.
 template <class V>
 BATON_HD inline V Tanh(V x) {
-  constexpr float kSmall[] = {-0.3333333432674408f,  0.1333329975605011f,   -0.053958460688591f,
+  constexpr float kSmall[] = {-0.3333333432674408f,  0.1333329975605011f,  -0.053958460688591f,
                               0.021762503311038017f, -0.0083231870085001f, 0.0022695017978549004f};
   const V a = AbsOf(x);
   const V z = x * x;
@@ -83,26 +91,28 @@ BATON_HD inline V Tanh(V x) {
 // Within 3 ulp.
 template <class V>
 BATON_HD inline V Erf(V x) {
-  constexpr float kSmall[] = {1.1283791065216064f,    -0.3761262595653534f,   0.11283594369888306f,
-                              -0.02685421146452427f,  0.005189087241888046f,  -0.000801686430349946f,
+  constexpr float kSmall[] = {1.1283791065216064f,   -0.3761262595653534f,  0.11283594369888306f,
+                              -0.02685421146452427f, 0.005189087241888046f, -0.000801686430349946f,
                               7.875874871388078e-05f};
-  constexpr float kLogErfc[] = {-0.0003201380604878068f, 1.1302334070205688f,    0.6318260431289673f,
-                                0.11008008569478989f,    -0.026421135291457176f, 0.004759596195071936f,
-                                -0.0005968056502752006f, 4.605804133461788e-05f, -1.6371513993362896e-06f};
+  constexpr float kLogErfc[] = {
+      -0.0003201380604878068f, 1.1302334070205688f,    0.6318260431289673f,
+      0.11008008569478989f,    -0.026421135291457176f, 0.004759596195071936f,
+      -0.0005968056502752006f, 4.605804133461788e-05f, -1.6371513993362896e-06f};
   const V a = MinOf(V(4.0f), AbsOf(x));  // erf(4) rounds to 1
   const V small = a * Polynomial(kSmall, a * a);
   const V large = V(1.0f) - Exp(V(0.0f) - Polynomial(kLogErfc, a));
   return WithSignOf(Select(Less(a, V(1.0f)), small, large), x);
 }
 
-// ---- double, for what is computed once: angles, log-probabilities -------------------------------------------------------
+// ---- double, for what is computed once: angles, log-probabilities -------------------------------
 
 BATON_HD inline double Fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
 struct SinCosResult {
   double sin, cos;
 };
-// |x| < 2^30, within 1e-15 absolute. Cody and Waite's reduction by pi / 2, then Taylor series on [-pi/4, pi/4].
+// |x| < 2^30, within 1e-15 absolute. Cody and Waite's reduction by pi / 2, then Taylor series on
+// [-pi/4, pi/4].
 BATON_HD inline SinCosResult SinCos(double x) {
   constexpr double kMagic = 6755399441055744.0;  // 1.5 * 2^52
   const double n = (x * 0.6366197723675814 + kMagic) - kMagic;
@@ -112,16 +122,25 @@ BATON_HD inline SinCosResult SinCos(double x) {
   double s = -1.0 / 1307674368000.0, c = 1.0 / 20922789888000.0;
   constexpr double kSin[] = {1.0 / 6227020800.0, -1.0 / 39916800.0, 1.0 / 362880.0,
                              -1.0 / 5040.0,      1.0 / 120.0,       -1.0 / 6.0};
-  constexpr double kCos[] = {-1.0 / 87178291200.0, 1.0 / 479001600.0, -1.0 / 3628800.0, 1.0 / 40320.0,
-                             -1.0 / 720.0,         1.0 / 24.0,        -0.5};
+  constexpr double kCos[] = {-1.0 / 87178291200.0,
+                             1.0 / 479001600.0,
+                             -1.0 / 3628800.0,
+                             1.0 / 40320.0,
+                             -1.0 / 720.0,
+                             1.0 / 24.0,
+                             -0.5};
   for (double k : kSin) s = Fma(s, z, k);
   for (double k : kCos) c = Fma(c, z, k);
   const double sine = Fma(s * z, r, r), cosine = Fma(c, z, 1.0);
   switch (static_cast<int64_t>(n) & 3) {
-    case 0: return {sine, cosine};
-    case 1: return {cosine, -sine};
-    case 2: return {-sine, -cosine};
-    default: return {-cosine, sine};
+    case 0:
+      return {sine, cosine};
+    case 1:
+      return {cosine, -sine};
+    case 2:
+      return {-sine, -cosine};
+    default:
+      return {-cosine, sine};
   }
 }
 

@@ -1,4 +1,5 @@
-// IEEE half and bfloat16 against float, by integers or by instructions that do the same: equal on every machine.
+// IEEE half and bfloat16 against float, by integers or by instructions that do the same: equal on
+// every machine.
 #pragma once
 
 #include <cstdint>

@@ -8,9 +8,10 @@
 #define BATON_HD
 #endif
 
-// Inline functions of kernels/ live in an inline namespace that differs from one instruction set's files to the next:
-// the linker keeps one copy of an inline function, and must not give AVX2 code to a machine without it. The build
-// defines BATON_ISA_NAMESPACE for files with instruction set flags.
+// Inline functions of kernels/ live in an inline namespace that differs from one instruction set's
+// files to the next: the linker keeps one copy of an inline function, and must not give AVX2 code
+// to a machine without it. The build defines BATON_ISA_NAMESPACE for files with instruction set
+// flags.
 #ifndef BATON_ISA_NAMESPACE
 #define BATON_ISA_NAMESPACE portable
 #endif

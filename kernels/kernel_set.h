@@ -1,7 +1,9 @@
-// The CPU's kernels as a table: one row of functions an instruction set. A missing entry falls back to the set below.
+// The CPU's kernels as a table: one row of functions an instruction set. A missing entry falls back
+// to the set below.
 //
-// Kernels are pure functions over memory that the caller owns; any thread may call them, each with its own scratch.
-// Shapes and types were checked before. All sets give the same bits (ARITHMETIC.md).
+// Kernels are pure functions over memory that the caller owns; any thread may call them, each with
+// its own scratch. Shapes and types were checked before. All sets give the same bits
+// (ARITHMETIC.md).
 #pragma once
 
 #include <cstdint>
@@ -11,28 +13,37 @@
 
 namespace baton::kernels {
 
-inline constexpr int kPanelRows = 16;         // threads divide the rows of a weight matrix in multiples of this
-inline constexpr int kKvBlock = 32;           // positions in a KV block
-inline constexpr int kAttentionChunk = 512;   // positions that share one softmax maximum; chunks are merged in order
-inline constexpr int kMaxTaskQueries = 32;    // queries of an attention task
-inline constexpr int64_t kScratchBytes = 512 << 10;  // what a matmul may use; attention says how much it needs
+inline constexpr int kPanelRows =
+    16;  // threads divide the rows of a weight matrix in multiples of this
+inline constexpr int kKvBlock = 32;  // positions in a KV block
+inline constexpr int kAttentionChunk =
+    512;  // positions that share one softmax maximum; chunks are merged in order
+inline constexpr int kMaxTaskQueries = 32;  // queries of an attention task
+inline constexpr int64_t kScratchBytes =
+    512 << 10;  // what a matmul may use; attention says how much it needs
 
-// Activations as a weight type's matmul takes them: `values` of a row share a scale; 0: floats as they are.
+// Activations as a weight type's matmul takes them: `values` of a row share a scale; 0: floats as
+// they are.
 constexpr int ActivationGroup(ActivationFormat format) {
-  return format == ActivationFormat::kInt8By32 ? 32 : format == ActivationFormat::kInt8By256 ? 256 : 0;
+  return format == ActivationFormat::kInt8By32    ? 32
+         : format == ActivationFormat::kInt8By256 ? 256
+                                                  : 0;
 }
-// Rows of rounded activations are padded, so that rows whose length is a power of two don't share cache sets.
+// Rows of rounded activations are padded, so that rows whose length is a power of two don't share
+// cache sets.
 constexpr int64_t RoundedStride(int32_t cols) { return (cols + 63) / 64 * 64 + 64; }
 
-// Rounded activations. A row of `cols` values is `stride` int8, cols / group scales and cols / 16 sums of 16 values.
+// Rounded activations. A row of `cols` values is `stride` int8, cols / group scales and cols / 16
+// sums of 16 values.
 struct RoundedRows {
-  int8_t* values = nullptr;   // [rows, stride]
-  float* scales = nullptr;    // [rows, cols / group]
-  int16_t* sums = nullptr;    // [rows, cols / 16]
+  int8_t* values = nullptr;  // [rows, stride]
+  float* scales = nullptr;   // [rows, cols / group]
+  int16_t* sums = nullptr;   // [rows, cols / 16]
   int64_t stride = 0;
 };
 
-// out[o(r)][n] = sum over k of weight[n][k] * x[i(r)][k] + bias[n], for n in [begin, end) and r in [0, rows).
+// out[o(r)][n] = sum over k of weight[n][k] * x[i(r)][k] + bias[n], for n in [begin, end) and r in
+// [0, rows).
 struct MatMulArgs {
   const uint8_t* weight = nullptr;
   int64_t weight_row_bytes = 0;
@@ -44,14 +55,16 @@ struct MatMulArgs {
   const int32_t* out_rows = nullptr;  // o(r); null: r itself
   const float* x = nullptr;           // kFloat types
   int64_t x_stride = 0;
-  RoundedRows rounded;                // the other types
-  const float* bias = nullptr;        // or null
+  RoundedRows rounded;          // the other types
+  const float* bias = nullptr;  // or null
   float* out = nullptr;
   int64_t out_stride = 0;
-  void* scratch = nullptr;            // kScratchBytes, aligned to 64
+  void* scratch = nullptr;  // kScratchBytes, aligned to 64
 };
 inline namespace BATON_ISA_NAMESPACE {
-inline int64_t XRow(const MatMulArgs& a, int32_t r) { return a.x_rows != nullptr ? a.x_rows[r] : r; }
+inline int64_t XRow(const MatMulArgs& a, int32_t r) {
+  return a.x_rows != nullptr ? a.x_rows[r] : r;
+}
 inline float* OutRow(const MatMulArgs& a, int32_t r) {
   return a.out + (a.out_rows != nullptr ? a.out_rows[r] : r) * a.out_stride;
 }
@@ -65,7 +78,8 @@ struct AttentionQuery {
   const float* q = nullptr;  // [key_dim]
   int32_t position = 0;
   float alibi_slope = 0;
-  float* partial = nullptr;  // [value_dim + 2]: sums of weighted values, then the maximum score and the sum of weights
+  float* partial = nullptr;  // [value_dim + 2]: sums of weighted values, then the maximum score and
+                             // the sum of weights
 };
 // One KV head, one chunk of positions, some queries.
 struct AttentionTask {
@@ -74,11 +88,12 @@ struct AttentionTask {
   int32_t value_dim = 0;
   bool value_in_key = false;
   float scale = 0;
-  float softcap = 0;      // 0: none
-  int32_t window = 0;     // 0: none
+  float softcap = 0;   // 0: none
+  int32_t window = 0;  // 0: none
   int32_t chunk_begin = 0;
   int32_t num_blocks = 0;  // of this chunk that hold positions any query sees
-  // The head's part of each block: keys [key_dim, 32], then values [32, value_dim] unless value_in_key.
+  // The head's part of each block: keys [key_dim, 32], then values [32, value_dim] unless
+  // value_in_key.
   const uint8_t* const* blocks = nullptr;
   int32_t num_queries = 0;  // at most kMaxTaskQueries
   const AttentionQuery* queries = nullptr;
@@ -95,20 +110,26 @@ struct KernelSet {
   const char* name = nullptr;
 
   // Rounds one row for `format`: values, scales and sums of row 0 of `out`.
-  void (*round[4])(const float* x, int32_t cols, const RoundedRows& out) = {};  // by ActivationFormat
+  void (*round[4])(const float* x, int32_t cols,
+                   const RoundedRows& out) = {};  // by ActivationFormat
   void (*matmul[kNumQuantTypes])(const MatMulArgs& args) = {};
   void (*unpack_row[kNumQuantTypes])(const void* blocks, int32_t cols, float* out) = {};
 
   // out = norm(x) * weight + bias; weight and bias may be null, out may be x.
-  void (*rms_norm)(const float* x, int32_t n, float eps, const float* weight, const float* bias, float* out) = nullptr;
-  void (*layer_norm)(const float* x, int32_t n, float eps, const float* weight, const float* bias, float* out) = nullptr;
-  void (*add_scaled)(const float* a, const float* b, float scale, int32_t n, float* out) = nullptr;  // a + scale * b
+  void (*rms_norm)(const float* x, int32_t n, float eps, const float* weight, const float* bias,
+                   float* out) = nullptr;
+  void (*layer_norm)(const float* x, int32_t n, float eps, const float* weight, const float* bias,
+                     float* out) = nullptr;
+  void (*add_scaled)(const float* a, const float* b, float scale, int32_t n,
+                     float* out) = nullptr;  // a + scale * b
   void (*scale)(float factor, int32_t n, float* x) = nullptr;
   void (*soft_cap)(float cap, int32_t n, float* x) = nullptr;
   void (*clamp)(float limit, int32_t n, float* x) = nullptr;
   void (*unary[kNumUnaryOps])(int32_t n, float* x) = {};
-  void (*gated[kNumUnaryOps])(const float* gate, const float* up, int32_t n, float* out) = {};  // f(gate) * up
-  void (*gated_swiglu_clamped)(const float* gate, const float* up, float limit, int32_t n, float* out) = nullptr;
+  void (*gated[kNumUnaryOps])(const float* gate, const float* up, int32_t n,
+                              float* out) = {};  // f(gate) * up
+  void (*gated_swiglu_clamped)(const float* gate, const float* up, float limit, int32_t n,
+                               float* out) = nullptr;
   // Rotates pairs (x[i], x[i + half]) or (x[2i], x[2i + 1]); cos and sin [half].
   void (*rope_halves)(const float* cos, const float* sin, int32_t half, float* x) = nullptr;
   void (*rope_interleaved)(const float* cos, const float* sin, int32_t half, float* x) = nullptr;
@@ -117,13 +138,15 @@ struct KernelSet {
   // Adds `other`, the next chunk's partial answer, to `partial`.
   void (*merge_partials)(float* partial, const float* other, int32_t value_dim) = nullptr;
   // out = the answer of all chunks; `sink`: one more score without a value, or null.
-  void (*finish_attention)(const float* partial, const float* sink, int32_t value_dim, float* out) = nullptr;
+  void (*finish_attention)(const float* partial, const float* sink, int32_t value_dim,
+                           float* out) = nullptr;
 };
 
 // Entries of `over` where it has them, else those of `base`.
 KernelSet Overlay(const KernelSet& base, const KernelSet& over);
 
-// The sets, in rising order of preference; functions that fill in what they have. Linked only for their architecture.
+// The sets, in rising order of preference; functions that fill in what they have. Linked only for
+// their architecture.
 void FillScalar(KernelSet& set);
 void FillAvx2(KernelSet& set);
 void FillAvx512(KernelSet& set);

@@ -51,8 +51,8 @@ enum class ActivationFormat : uint8_t {
 };
 
 struct QuantTraits {
-  const char* name;             // as GGUF tools print it; nullptr: no such type
-  int block_size;               // values a block
+  const char* name;  // as GGUF tools print it; nullptr: no such type
+  int block_size;    // values a block
   int block_bytes;
   ActivationFormat activation;  // kNone: container only, no kernel
 };

@@ -1,10 +1,11 @@
-// What the bits of each block type mean: the one scalar truth that CPU and CUDA kernels, embedding rows and tests share.
+// What the bits of each block type mean: the one scalar truth that CPU and CUDA kernels, embedding
+// rows and tests share.
 //
 // A weight is made of integers and one or two floats of its block:
 //     blocks of 32:        Scale * Integer(i)                      [+ Min]
 //     super-blocks of 256: Scale * SubScale(i / 16) * Integer(i)   [- Min * SubMin(i / 16)]
-// The integers are what a matmul sums exactly (ARITHMETIC.md); Unpack gives the value itself, bit for bit what ggml's
-// own conversion gives.
+// The integers are what a matmul sums exactly (ARITHMETIC.md); Unpack gives the value itself, bit
+// for bit what ggml's own conversion gives.
 #pragma once
 
 #include "kernels/block_layouts.h"
@@ -22,8 +23,11 @@ BATON_HD inline uint32_t Load4(const uint8_t* p) {
 BATON_HD inline float LoadHalf(Bytes2 b) { return HalfToFloat(static_cast<uint16_t>(Load2(b))); }
 
 // Nibble i of 16 bytes as the types with blocks of 32 lay them out.
-BATON_HD inline int Nibble32(const uint8_t* qs, int i) { return i < 16 ? qs[i] & 15 : qs[i - 16] >> 4; }
-// Field i of `Bits` bits of a super-block, each run of 32 bytes holding 8 / Bits planes of 32 values.
+BATON_HD inline int Nibble32(const uint8_t* qs, int i) {
+  return i < 16 ? qs[i] & 15 : qs[i - 16] >> 4;
+}
+// Field i of `Bits` bits of a super-block, each run of 32 bytes holding 8 / Bits planes of 32
+// values.
 template <int Bits>
 BATON_HD inline int Plane(const uint8_t* qs, int i) {
   constexpr int kPlanes = 8 / Bits;
@@ -33,7 +37,8 @@ BATON_HD inline int Plane(const uint8_t* qs, int i) {
 }
 BATON_HD inline int Bit(const uint8_t* bits, int i) { return bits[i / 8] >> (i % 8) & 1; }
 
-// Entry `i` of the 16 values that a nibble stands for. Packed, since device code has no constant tables of the host.
+// Entry `i` of the 16 values that a nibble stands for. Packed, since device code has no constant
+// tables of the host.
 BATON_HD inline int Iq4Value(int i) {
   constexpr uint64_t kLow = 0xf6eaddcfbfad9881;   // -127 -104 -83 -65 -49 -35 -22 -10
   constexpr uint64_t kHigh = 0x7159453526190d01;  // 1 13 25 38 53 69 89 113
@@ -45,14 +50,16 @@ BATON_HD inline int Fp4Value(int i) {  // E2M1, doubled
   return i < 8 ? magnitude : -magnitude;
 }
 
-// ---- blocks of 32 ----------------------------------------------------------------------------------------------------
+// ---- blocks of 32 -------------------------------------------------------------------------------
 
 BATON_HD inline int Integer(const BlockQ4_0& b, int i) { return Nibble32(b.qs, i) - 8; }
 BATON_HD inline int Integer(const BlockQ4_1& b, int i) { return Nibble32(b.qs, i); }
 BATON_HD inline int Integer(const BlockQ5_0& b, int i) {
   return (Nibble32(b.qs, i) | Bit(b.qh, i) << 4) - 16;
 }
-BATON_HD inline int Integer(const BlockQ5_1& b, int i) { return Nibble32(b.qs, i) | Bit(b.qh, i) << 4; }
+BATON_HD inline int Integer(const BlockQ5_1& b, int i) {
+  return Nibble32(b.qs, i) | Bit(b.qh, i) << 4;
+}
 BATON_HD inline int Integer(const BlockQ8_0& b, int i) { return b.qs[i]; }
 BATON_HD inline int Integer(const BlockIQ4_NL& b, int i) { return Iq4Value(Nibble32(b.qs, i)); }
 BATON_HD inline int Integer(const BlockMXFP4& b, int i) { return Fp4Value(Nibble32(b.qs, i)); }
@@ -63,14 +70,15 @@ BATON_HD inline float Scale(const BlockQ5_0& b) { return LoadHalf(b.d); }
 BATON_HD inline float Scale(const BlockQ5_1& b) { return LoadHalf(b.d); }
 BATON_HD inline float Scale(const BlockQ8_0& b) { return LoadHalf(b.d); }
 BATON_HD inline float Scale(const BlockIQ4_NL& b) { return LoadHalf(b.d); }
-BATON_HD inline float Scale(const BlockMXFP4& b) {  // 2^(e - 128): half, since the integers are doubled
+BATON_HD inline float Scale(
+    const BlockMXFP4& b) {  // 2^(e - 128): half, since the integers are doubled
   return FloatFromBits(b.e < 2 ? 0x00200000u << b.e : (b.e - 1u) << 23);
 }
 
 BATON_HD inline float Min(const BlockQ4_1& b) { return LoadHalf(b.m); }
 BATON_HD inline float Min(const BlockQ5_1& b) { return LoadHalf(b.m); }
 
-// ---- super-blocks of linear types ------------------------------------------------------------------------------------
+// ---- super-blocks of linear types ---------------------------------------------------------------
 
 BATON_HD inline int Integer(const BlockQ2_K& b, int i) { return Plane<2>(b.qs, i); }
 BATON_HD inline int SubScale(const BlockQ2_K& b, int j) { return b.scales[j] & 15; }
@@ -131,7 +139,7 @@ BATON_HD inline int Integer(const BlockTQ2_0& b, int i) { return Plane<2>(b.qs, 
 BATON_HD inline int SubScale(const BlockTQ2_0&, int) { return 1; }
 BATON_HD inline float Scale(const BlockTQ2_0& b) { return LoadHalf(b.d); }
 
-// ---- super-blocks of code book types ---------------------------------------------------------------------------------
+// ---- super-blocks of code book types ------------------------------------------------------------
 
 BATON_HD inline int Integer(const BlockIQ4_XS& b, int i) {
   return Iq4Value(b.qs[i / 32 * 16 + i % 16] >> (i % 32 / 16 * 4) & 15);
@@ -144,7 +152,8 @@ BATON_HD inline int SubScale(const BlockIQ4_XS& b, int j) {
 }
 BATON_HD inline float Scale(const BlockIQ4_XS& b) { return LoadHalf(b.d); }
 
-// Value `digit` (0..2) of the IQ2 grids, and sign bit j of 7 stored bits (the eighth makes the number of signs even).
+// Value `digit` (0..2) of the IQ2 grids, and sign bit j of 7 stored bits (the eighth makes the
+// number of signs even).
 BATON_HD inline int Iq2Value(int digit) { return digit == 0 ? 8 : digit == 1 ? 25 : 43; }
 BATON_HD inline int Iq3XxsValue(int digit) { return digit == 7 ? 62 : 4 + 8 * digit; }
 BATON_HD inline int Sign7(uint32_t bits, int j) {
@@ -237,12 +246,14 @@ BATON_HD inline float Scale(const BlockIQ1_M& b) {
   return HalfToFloat(static_cast<uint16_t>(d)) * 0.125f;
 }
 
-// ---- values ----------------------------------------------------------------------------------------------------------
+// ---- values -------------------------------------------------------------------------------------
 
 template <class Block>
 inline constexpr int kValues = TraitsOf(Block::kType).block_size;
 template <class Block>
-concept HasMin = requires(const Block& b) { Min(b); };
+concept HasMin = requires(const Block& b) {
+  Min(b);
+};
 
 template <class Block>
 BATON_HD inline float Unpack(const Block& b, int i) {

@@ -1,9 +1,10 @@
 // What a stage computes with: memory and a dozen operations over micro-batches, on CPU or CUDA.
 //
-// Shapes and types were checked when weights were bound, so operations return nothing and cannot meet "unsupported".
-// Owner: a worker. One thread (the stage's) calls the operations, in order; a backend may queue them (CUDA), so results are
-// only there after Sync or a copy to the host. Each operation's arithmetic is fixed by kernels/ARITHMETIC.md: the bits of a
-// row do not depend on the other rows.
+// Shapes and types were checked when weights were bound, so operations return nothing and cannot
+// meet "unsupported". Owner: a worker. One thread (the stage's) calls the operations, in order; a
+// backend may queue them (CUDA), so results are only there after Sync or a copy to the host. Each
+// operation's arithmetic is fixed by kernels/ARITHMETIC.md: the bits of a row do not depend on the
+// other rows.
 #pragma once
 
 #include <array>
@@ -29,8 +30,12 @@ struct Activations {
   int64_t stride = 0;
 
   // Columns [begin, begin + count) of each row.
-  Activations Columns(int32_t begin, int32_t count) const { return {data + begin, rows, count, stride}; }
-  Activations Rows(int32_t begin, int32_t count) const { return {data + begin * stride, count, cols, stride}; }
+  Activations Columns(int32_t begin, int32_t count) const {
+    return {data + begin, rows, count, stride};
+  }
+  Activations Rows(int32_t begin, int32_t count) const {
+    return {data + begin * stride, count, cols, stride};
+  }
 };
 
 // Backend memory. Owner: who asked for it.
@@ -41,7 +46,8 @@ class DeviceBuffer {
   virtual size_t bytes() const = 0;
 };
 
-// A weight that is ready for the backend: the mapping's own bytes on CPU, a device copy on CUDA. Owner: engine/model.
+// A weight that is ready for the backend: the mapping's own bytes on CPU, a device copy on CUDA.
+// Owner: engine/model.
 struct Weight {
   kernels::QuantType type = kernels::QuantType::kF32;
   std::array<int64_t, 4> ne = {1, 1, 1, 1};  // [in, out] or [in, out, slices]
@@ -49,8 +55,8 @@ struct Weight {
   std::shared_ptr<DeviceBuffer> storage;  // null where the mapping is used
 };
 
-// The KV cache of one layer: a pool of blocks of kKvBlockPositions positions. What a block looks like inside is the
-// backend's own affair.
+// The KV cache of one layer: a pool of blocks of kKvBlockPositions positions. What a block looks
+// like inside is the backend's own affair.
 struct KvLayer {
   KvType type = KvType::kF16;
   int32_t num_kv_heads = 0;
@@ -64,22 +70,26 @@ struct KvLayer {
 struct BatchLayout {
   std::vector<int32_t> positions;  // [rows]
   std::vector<int32_t> sequence;   // [rows], index into block_tables
-  std::vector<std::span<const int32_t>> block_tables;  // [sequences] of block ids in order of position
+  std::vector<std::span<const int32_t>>
+      block_tables;  // [sequences] of block ids in order of position
 };
 
 // Sines and cosines of one micro-batch; made once, used by all layers. Backend memory.
 struct RopeTable {
   const RopeParams* params = nullptr;
-  std::shared_ptr<DeviceBuffer> cos_sin;  // [rows, 2, dims / 2]: cosines, then sines; magnitude included
+  std::shared_ptr<DeviceBuffer>
+      cos_sin;  // [rows, 2, dims / 2]: cosines, then sines; magnitude included
 };
 
 struct AttentionParams {
   int32_t num_heads = 0;
   float scale = 0;
-  float softcap = 0;                // 0: none. c * tanh(score / c), after scale, before the mask
-  int32_t window = 0;               // 0: none. A row at p sees (p - window, p]
-  const Weight* sinks = nullptr;    // [num_heads] or none: one more logit in each softmax, without a value
-  const float* alibi_slopes = nullptr;  // host memory, [num_heads] or none: + slope * (key position - query position)
+  float softcap = 0;   // 0: none. c * tanh(score / c), after scale, before the mask
+  int32_t window = 0;  // 0: none. A row at p sees (p - window, p]
+  const Weight* sinks =
+      nullptr;  // [num_heads] or none: one more logit in each softmax, without a value
+  const float* alibi_slopes =
+      nullptr;  // host memory, [num_heads] or none: + slope * (key position - query position)
 };
 
 // One product of an activation with a weight: out = x * weight^T (+ bias).
@@ -93,10 +103,10 @@ struct RouterParams {
   RouterScore score = RouterScore::kSoftmax;
   int32_t num_experts = 0;
   int32_t num_used = 0;
-  int32_t num_groups = 0;       // choose groups first (0 or 1: no groups)
+  int32_t num_groups = 0;  // choose groups first (0 or 1: no groups)
   int32_t num_used_groups = 0;
-  bool normalize = false;       // weights of the chosen sum to 1
-  float scale = 1.0f;           // of the weights, at the end
+  bool normalize = false;                  // weights of the chosen sum to 1
+  float scale = 1.0f;                      // of the weights, at the end
   const Weight* selection_bias = nullptr;  // F32 [num_experts]: added for the choice only
 };
 // Experts chosen for each row and their weights. Backend memory, made by Route.
@@ -110,15 +120,16 @@ struct Routing {
 class Backend {
  public:
   virtual ~Backend() = default;
-  virtual std::string_view name() const = 0;  // "cpu (avx2, 2 threads)", for people
+  virtual std::string_view name() const = 0;    // "cpu (avx2, 2 threads)", for people
   virtual std::string_view device() const = 0;  // "cpu", "cuda:0"
 
   // Memory. ResourceExhausted says how much was asked and what is there.
   virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> Allocate(size_t bytes) = 0;
-  // Unimplemented names a type that has no kernel. The view's bytes stay where they are on CPU and must outlive the weight.
+  // Unimplemented names a type that has no kernel. The view's bytes stay where they are on CPU and
+  // must outlive the weight.
   virtual absl::StatusOr<Weight> Prepare(const TensorView& tensor) = 0;
   virtual size_t KvBlockBytes(const KvLayer& layer) const = 0;  // of one block, key and value
-  virtual void ToHost(Activations from, float* to) = 0;    // [rows, cols], packed; waits
+  virtual void ToHost(Activations from, float* to) = 0;         // [rows, cols], packed; waits
   virtual void FromHost(const float* from, Activations to) = 0;
   virtual void Sync() = 0;
 
@@ -126,14 +137,18 @@ class Backend {
   virtual void Embed(const Weight& table, std::span<const TokenId> ids, Activations out) = 0;
   // Several products that share x: its rounding is done once.
   virtual void MatMul(Activations x, std::span<const MatMulTarget> targets) = 0;
-  // Each head with its own slice of weight [in, out, heads]: x [rows * heads, in] -> out [rows * heads, out]. The head is
-  // the faster index, so with packed heads this is [rows, heads * in]; a wider stride leaves room beside each head.
+  // Each head with its own slice of weight [in, out, heads]: x [rows * heads, in] -> out [rows *
+  // heads, out]. The head is the faster index, so with packed heads this is [rows, heads * in]; a
+  // wider stride leaves room beside each head.
   virtual void HeadMatMul(Activations x, const Weight& weight, Activations out) = 0;
 
-  virtual void Copy(Activations from, Activations to) = 0;  // same rows and cols; they don't overlap
+  virtual void Copy(Activations from,
+                    Activations to) = 0;  // same rows and cols; they don't overlap
 
-  // out = norm(x) * weight + bias, row by row over x.cols; weight and bias F32 [cols] or null. x may be out.
-  virtual void Norm(NormKind kind, float eps, Activations x, const Weight* weight, const Weight* bias, Activations out) = 0;
+  // out = norm(x) * weight + bias, row by row over x.cols; weight and bias F32 [cols] or null. x
+  // may be out.
+  virtual void Norm(NormKind kind, float eps, Activations x, const Weight* weight,
+                    const Weight* bias, Activations out) = 0;
   // out = a + scale * b. Any of them may be the same.
   virtual void Add(Activations a, Activations b, float scale, Activations out) = 0;
   virtual void AddBias(Activations x, const Weight& bias) = 0;  // x += bias, row by row
@@ -141,29 +156,35 @@ class Backend {
   virtual void Clamp(Activations x, float limit) = 0;  // to [-limit, limit]
   virtual void SoftCap(Activations x, float cap) = 0;  // cap * tanh(x / cap)
   virtual void Activate(const ActivationParams& params, Activations x) = 0;
-  virtual void GatedActivation(const ActivationParams& params, Activations gate, Activations up, Activations out) = 0;
+  virtual void GatedActivation(const ActivationParams& params, Activations gate, Activations up,
+                               Activations out) = 0;
 
   virtual RopeTable MakeRopeTable(const RopeParams& params, const BatchLayout& layout) = 0;
   // x [rows, heads * head_dim], in place.
   virtual void Rope(const RopeTable& table, int32_t head_dim, Activations x) = 0;
 
-  // k [rows, num_kv_heads * key_dim], v [rows, num_kv_heads * value_dim] (unused with value_in_key) into the cache.
-  virtual void StoreKv(const KvLayer& cache, const BatchLayout& layout, Activations k, Activations v) = 0;
-  // q [rows, num_heads * key_dim] -> out [rows, num_heads * value_dim]; each row sees its sequence up to its own position.
-  virtual void Attention(const AttentionParams& params, const KvLayer& cache, const BatchLayout& layout, Activations q,
-                         Activations out) = 0;
+  // k [rows, num_kv_heads * key_dim], v [rows, num_kv_heads * value_dim] (unused with value_in_key)
+  // into the cache.
+  virtual void StoreKv(const KvLayer& cache, const BatchLayout& layout, Activations k,
+                       Activations v) = 0;
+  // q [rows, num_heads * key_dim] -> out [rows, num_heads * value_dim]; each row sees its sequence
+  // up to its own position.
+  virtual void Attention(const AttentionParams& params, const KvLayer& cache,
+                         const BatchLayout& layout, Activations q, Activations out) = 0;
 
   // Mixture of experts. logits [rows, num_experts].
   virtual Routing Route(const RouterParams& params, Activations logits) = 0;
-  // For each row and chosen expert e: out[row, slot] = x * weight[e]^T + bias[e]. x is [rows, in] (shared by the slots)
-  // or [rows * num_used, in]; out [rows * num_used, out]. bias F32 [out, experts] or null.
-  virtual void ExpertMatMul(const Routing& routing, Activations x, const Weight& weight, const Weight* bias,
-                            Activations out) = 0;
+  // For each row and chosen expert e: out[row, slot] = x * weight[e]^T + bias[e]. x is [rows, in]
+  // (shared by the slots) or [rows * num_used, in]; out [rows * num_used, out]. bias F32 [out,
+  // experts] or null.
+  virtual void ExpertMatMul(const Routing& routing, Activations x, const Weight& weight,
+                            const Weight* bias, Activations out) = 0;
   // out[row] = sum over slots of weight * x[row * num_used + slot], in slot order.
   virtual void ExpertSum(const Routing& routing, Activations x, Activations out) = 0;
 };
 
-// threads 0: as many as the process may use. InvalidArgument names an unknown device or instruction set.
+// threads 0: as many as the process may use. InvalidArgument names an unknown device or instruction
+// set.
 struct BackendOptions {
   std::string_view device = "auto";  // auto | cpu | cuda:N
   int threads = 0;

@@ -1,7 +1,7 @@
 // The KV cache and attention of the CPU backend.
 //
-// A block of a layer holds, for each KV head, its keys [key_dim, 32 positions] and then its values [32 positions,
-// value_dim]: see kernels/cpu/attention.h for why.
+// A block of a layer holds, for each KV head, its keys [key_dim, 32 positions] and then its values
+// [32 positions, value_dim]: see kernels/cpu/attention.h for why.
 #include <algorithm>
 #include <cstring>
 
@@ -29,7 +29,8 @@ size_t HeadBytes(const KvLayer& layer) {
   return ElementBytes(layer.type) * kKvBlock * (layer.key_dim + values);
 }
 
-// What a half cannot hold becomes the largest it can, so that one number can't turn a sequence into NaN.
+// What a half cannot hold becomes the largest it can, so that one number can't turn a sequence into
+// NaN.
 uint16_t ToHalf(float f) {
   constexpr float kLargest = 65504.0f;
   return kernels::FloatToHalf(f > kLargest ? kLargest : f < -kLargest ? -kLargest : f);
@@ -47,7 +48,7 @@ void StoreHead(const KvLayer& layer, std::byte* block, int32_t slot, const float
 
 // Consecutive rows of one sequence, and the chunks that they see.
 struct RowRun {
-  int32_t begin, end;                 // rows
+  int32_t begin, end;  // rows
   int32_t first_chunk, end_chunk;
   std::span<const int32_t> blocks;
 };
@@ -57,7 +58,9 @@ std::vector<RowRun> RunsOf(const BatchLayout& layout, int32_t window, int32_t ro
   const auto rows = static_cast<int32_t>(layout.positions.size());
   for (int32_t begin = 0; begin < rows;) {
     int32_t end = begin, lowest = layout.positions[begin], highest = lowest;
-    for (; end < rows && end - begin < rows_per_run && layout.sequence[end] == layout.sequence[begin]; ++end) {
+    for (;
+         end < rows && end - begin < rows_per_run && layout.sequence[end] == layout.sequence[begin];
+         ++end) {
       lowest = std::min(lowest, layout.positions[end]);
       highest = std::max(highest, layout.positions[end]);
     }
@@ -71,9 +74,12 @@ std::vector<RowRun> RunsOf(const BatchLayout& layout, int32_t window, int32_t ro
 
 }  // namespace
 
-size_t CpuBackend::KvBlockBytes(const KvLayer& layer) const { return HeadBytes(layer) * layer.num_kv_heads; }
+size_t CpuBackend::KvBlockBytes(const KvLayer& layer) const {
+  return HeadBytes(layer) * layer.num_kv_heads;
+}
 
-void CpuBackend::StoreKv(const KvLayer& cache, const BatchLayout& layout, Activations k, Activations v) {
+void CpuBackend::StoreKv(const KvLayer& cache, const BatchLayout& layout, Activations k,
+                         Activations v) {
   const size_t head_bytes = HeadBytes(cache), block_bytes = KvBlockBytes(cache);
   auto* pool = static_cast<std::byte*>(cache.blocks->data());
   ForRows(k, [&](int32_t r) {
@@ -82,7 +88,8 @@ void CpuBackend::StoreKv(const KvLayer& cache, const BatchLayout& layout, Activa
     for (int32_t head = 0; head < cache.num_kv_heads; ++head) {
       std::byte* block = pool + id * block_bytes + head * head_bytes;
       const float* key = k.data + r * k.stride + int64_t{head} * cache.key_dim;
-      const float* value = cache.value_in_key ? nullptr : v.data + r * v.stride + int64_t{head} * cache.value_dim;
+      const float* value =
+          cache.value_in_key ? nullptr : v.data + r * v.stride + int64_t{head} * cache.value_dim;
       if (cache.type == KvType::kF32) {
         StoreHead<float>(cache, block, position % kKvBlock, key, value, [](float f) { return f; });
       } else {
@@ -111,21 +118,25 @@ struct AttentionCall {
   int32_t group;           // query heads of a KV head
   int64_t partial_floats;  // of a query and a chunk
 
-  int32_t RowOf(const AttentionItem& item, int32_t i) const { return item.run->begin + (item.first_query + i) / group; }
+  int32_t RowOf(const AttentionItem& item, int32_t i) const {
+    return item.run->begin + (item.first_query + i) / group;
+  }
   int32_t HeadOf(const AttentionItem& item, int32_t i) const {
     return item.kv_head * group + (item.first_query + i) % group;
   }
 
   // One chunk: partial answers of the item's queries, `partial_floats` apart times `stride`.
-  void Attend(const AttentionItem& item, int32_t chunk, float* partials, int64_t stride, float* scratch) const {
+  void Attend(const AttentionItem& item, int32_t chunk, float* partials, int64_t stride,
+              float* scratch) const {
     AttentionQuery queries[kMaxTaskQueries];
     int32_t highest = 0;
     for (int32_t i = 0; i < item.num_queries; ++i) {
       const int32_t row = RowOf(item, i), head = HeadOf(item, i);
-      queries[i] = {.q = q.data + row * q.stride + int64_t{head} * cache->key_dim,
-                    .position = layout->positions[row],
-                    .alibi_slope = params->alibi_slopes != nullptr ? params->alibi_slopes[head] : 0.0f,
-                    .partial = partials + i * stride * partial_floats};
+      queries[i] = {
+          .q = q.data + row * q.stride + int64_t{head} * cache->key_dim,
+          .position = layout->positions[row],
+          .alibi_slope = params->alibi_slopes != nullptr ? params->alibi_slopes[head] : 0.0f,
+          .partial = partials + i * stride * partial_floats};
       highest = std::max(highest, layout->positions[row]);
     }
     const int32_t first_block = chunk * kBlocksPerChunk;
@@ -134,8 +145,10 @@ struct AttentionCall {
     const auto* pool = static_cast<const uint8_t*>(cache->blocks->data());
     const uint8_t* blocks[kBlocksPerChunk];
     for (int32_t b = 0; b < num_blocks; ++b) {
-      blocks[b] = pool + (item.run->blocks[first_block + b] * static_cast<size_t>(cache->num_kv_heads) + item.kv_head) *
-                             head_bytes;
+      blocks[b] =
+          pool + (item.run->blocks[first_block + b] * static_cast<size_t>(cache->num_kv_heads) +
+                  item.kv_head) *
+                     head_bytes;
     }
     kernels->attend({.format = FormatOf(cache->type),
                      .key_dim = cache->key_dim,
@@ -151,10 +164,13 @@ struct AttentionCall {
                      .queries = queries,
                      .scratch = scratch});
   }
-  void Merge(float* partial, const float* other) const { kernels->merge_partials(partial, other, cache->value_dim); }
+  void Merge(float* partial, const float* other) const {
+    kernels->merge_partials(partial, other, cache->value_dim);
+  }
   void Finish(const AttentionItem& item, int32_t i, const float* partial) const {
     const int32_t row = RowOf(item, i), head = HeadOf(item, i);
-    const float* sink = params->sinks != nullptr ? static_cast<const float*>(params->sinks->data) + head : nullptr;
+    const float* sink =
+        params->sinks != nullptr ? static_cast<const float*>(params->sinks->data) + head : nullptr;
     kernels->finish_attention(partial, sink, cache->value_dim,
                               out.data + row * out.stride + int64_t{head} * cache->value_dim);
   }
@@ -162,10 +178,11 @@ struct AttentionCall {
 
 }  // namespace
 
-void CpuBackend::Attention(const AttentionParams& params, const KvLayer& cache, const BatchLayout& layout,
-                           Activations q, Activations out) {
+void CpuBackend::Attention(const AttentionParams& params, const KvLayer& cache,
+                           const BatchLayout& layout, Activations q, Activations out) {
   const int32_t group = params.num_heads / cache.num_kv_heads;
-  const AttentionCall call{kernels_, &params, &cache, &layout, q, out, group, (cache.value_dim + 2 + 15) / 16 * 16};
+  const AttentionCall call{kernels_, &params, &cache, &layout,
+                           q,        out,     group,  (cache.value_dim + 2 + 15) / 16 * 16};
   const int32_t rows_per_run = std::max(1, kMaxTaskQueries / group);
   const std::vector<RowRun> runs = RunsOf(layout, params.window, rows_per_run);
   std::vector<AttentionItem> items;
@@ -181,7 +198,9 @@ void CpuBackend::Attention(const AttentionParams& params, const KvLayer& cache, 
   }
   const int threads = pool_.size();
   const int64_t scratch_floats = kernels::AttentionScratchFloats(cache.key_dim, cache.value_dim);
-  const auto scratch_of = [&](int thread) { return thread_scratch_[thread].attention.Get<float>(scratch_floats); };
+  const auto scratch_of = [&](int thread) {
+    return thread_scratch_[thread].attention.Get<float>(scratch_floats);
+  };
 
   // Enough items: each thread takes whole ones and merges their chunks as they come.
   if (most_chunks == 1 || items.size() >= 2 * static_cast<size_t>(threads)) {
@@ -196,16 +215,19 @@ void CpuBackend::Attention(const AttentionParams& params, const KvLayer& cache, 
           call.Attend(item, chunk, first ? partials : partials + set, 1, scratch);
           if (first) continue;
           for (int32_t j = 0; j < item.num_queries; ++j) {
-            call.Merge(partials + j * call.partial_floats, partials + set + j * call.partial_floats);
+            call.Merge(partials + j * call.partial_floats,
+                       partials + set + j * call.partial_floats);
           }
         }
-        for (int32_t j = 0; j < item.num_queries; ++j) call.Finish(item, j, partials + j * call.partial_floats);
+        for (int32_t j = 0; j < item.num_queries; ++j)
+          call.Finish(item, j, partials + j * call.partial_floats);
       }
     });
     return;
   }
 
-  // Few items and long contexts: threads divide the chunks; their answers are merged in order afterwards.
+  // Few items and long contexts: threads divide the chunks; their answers are merged in order
+  // afterwards.
   const int64_t per_item = kMaxTaskQueries * most_chunks * call.partial_floats;
   float* partials = partials_.Get<float>(items.size() * per_item);
   pool_.Run([&](int thread) {
@@ -214,7 +236,8 @@ void CpuBackend::Attention(const AttentionParams& params, const KvLayer& cache, 
     for (size_t i = 0; i < items.size(); ++i) {
       for (int32_t chunk = items[i].run->first_chunk; chunk < items[i].run->end_chunk; ++chunk) {
         if (turn++ % threads != thread) continue;
-        float* own = partials + i * per_item + (chunk - items[i].run->first_chunk) * call.partial_floats;
+        float* own =
+            partials + i * per_item + (chunk - items[i].run->first_chunk) * call.partial_floats;
         call.Attend(items[i], chunk, own, most_chunks, scratch);
       }
     }

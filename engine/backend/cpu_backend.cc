@@ -48,13 +48,20 @@ const float* Floats(const Weight* weight) {
 
 UnaryOp OpOf(ActivationKind kind) {
   switch (kind) {
-    case ActivationKind::kSilu: return UnaryOp::kSilu;
-    case ActivationKind::kGeluTanh: return UnaryOp::kGeluTanh;
-    case ActivationKind::kGeluErf: return UnaryOp::kGeluErf;
-    case ActivationKind::kGeluQuick: return UnaryOp::kGeluQuick;
-    case ActivationKind::kRelu: return UnaryOp::kRelu;
-    case ActivationKind::kReluSquared: return UnaryOp::kReluSquared;
-    case ActivationKind::kSwigluClamped: break;  // gated only
+    case ActivationKind::kSilu:
+      return UnaryOp::kSilu;
+    case ActivationKind::kGeluTanh:
+      return UnaryOp::kGeluTanh;
+    case ActivationKind::kGeluErf:
+      return UnaryOp::kGeluErf;
+    case ActivationKind::kGeluQuick:
+      return UnaryOp::kGeluQuick;
+    case ActivationKind::kRelu:
+      return UnaryOp::kRelu;
+    case ActivationKind::kReluSquared:
+      return UnaryOp::kReluSquared;
+    case ActivationKind::kSwigluClamped:
+      break;  // gated only
   }
   std::abort();
 }
@@ -79,18 +86,21 @@ CpuBackend::CpuBackend(const kernels::KernelSet* kernels, int threads)
       name_(fmt::format("cpu ({}, {} thread{})", kernels->name, threads, threads == 1 ? "" : "s")),
       thread_scratch_(threads) {}
 
-// ---- memory and weights ----------------------------------------------------------------------------------------------
+// ---- memory and weights -------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<DeviceBuffer>> CpuBackend::Allocate(size_t bytes) {
   const size_t mapped = bytes > 0 ? bytes : 1;
   void* data = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
-    return ResourceExhausted("cpu: {} bytes asked for, the system gives no more ({})", bytes, std::strerror(errno));
+    return ResourceExhausted("cpu: {} bytes asked for, the system gives no more ({})", bytes,
+                             std::strerror(errno));
   }
   return std::make_unique<PageBuffer>(data, mapped);
 }
 
-std::shared_ptr<DeviceBuffer> CpuBackend::AllocateShared(size_t bytes) { return std::make_shared<HeapBuffer>(bytes); }
+std::shared_ptr<DeviceBuffer> CpuBackend::AllocateShared(size_t bytes) {
+  return std::make_shared<HeapBuffer>(bytes);
+}
 
 absl::StatusOr<Weight> CpuBackend::Prepare(const TensorView& tensor) {
   const QuantTraits& traits = kernels::TraitsOf(tensor.type);
@@ -101,7 +111,8 @@ absl::StatusOr<Weight> CpuBackend::Prepare(const TensorView& tensor) {
   }
   Weight weight{.type = tensor.type, .ne = tensor.ne, .data = tensor.data, .storage = nullptr};
   // Single values are read as such; only a file with an odd alignment needs the copy.
-  if (traits.block_size == 1 && reinterpret_cast<uintptr_t>(tensor.data) % traits.block_bytes != 0) {
+  if (traits.block_size == 1 &&
+      reinterpret_cast<uintptr_t>(tensor.data) % traits.block_bytes != 0) {
     ASSIGN_OR_RETURN(std::unique_ptr<DeviceBuffer> copy, Allocate(tensor.bytes));
     std::memcpy(copy->data(), tensor.data, tensor.bytes);
     weight.data = copy->data();
@@ -112,7 +123,8 @@ absl::StatusOr<Weight> CpuBackend::Prepare(const TensorView& tensor) {
 
 void CpuBackend::ToHost(Activations from, float* to) {
   for (int32_t r = 0; r < from.rows; ++r) {
-    std::memcpy(to + int64_t{r} * from.cols, from.data + r * from.stride, sizeof(float) * from.cols);
+    std::memcpy(to + int64_t{r} * from.cols, from.data + r * from.stride,
+                sizeof(float) * from.cols);
   }
 }
 void CpuBackend::FromHost(const float* from, Activations to) {
@@ -126,27 +138,30 @@ void CpuBackend::Copy(Activations from, Activations to) {
   });
 }
 
-// ---- row by row ------------------------------------------------------------------------------------------------------
+// ---- row by row ---------------------------------------------------------------------------------
 
 void CpuBackend::Embed(const Weight& table, std::span<const TokenId> ids, Activations out) {
   const auto unpack = kernels_->unpack_row[static_cast<size_t>(table.type)];
   const int64_t row_bytes = kernels::RowBytes(table.type, table.ne[0]);
   ForRows(out, [&](int32_t r) {
-    unpack(static_cast<const uint8_t*>(table.data) + ids[r] * row_bytes, out.cols, out.data + r * out.stride);
+    unpack(static_cast<const uint8_t*>(table.data) + ids[r] * row_bytes, out.cols,
+           out.data + r * out.stride);
   });
 }
 
-void CpuBackend::Norm(NormKind kind, float eps, Activations x, const Weight* weight, const Weight* bias,
-                      Activations out) {
+void CpuBackend::Norm(NormKind kind, float eps, Activations x, const Weight* weight,
+                      const Weight* bias, Activations out) {
   const auto norm = kind == NormKind::kRms ? kernels_->rms_norm : kernels_->layer_norm;
   ForRows(x, [&](int32_t r) {
-    norm(x.data + r * x.stride, x.cols, eps, Floats(weight), Floats(bias), out.data + r * out.stride);
+    norm(x.data + r * x.stride, x.cols, eps, Floats(weight), Floats(bias),
+         out.data + r * out.stride);
   });
 }
 
 void CpuBackend::Add(Activations a, Activations b, float scale, Activations out) {
   ForRows(a, [&](int32_t r) {
-    kernels_->add_scaled(a.data + r * a.stride, b.data + r * b.stride, scale, a.cols, out.data + r * out.stride);
+    kernels_->add_scaled(a.data + r * a.stride, b.data + r * b.stride, scale, a.cols,
+                         out.data + r * out.stride);
   });
 }
 
@@ -174,21 +189,23 @@ void CpuBackend::Activate(const ActivationParams& params, Activations x) {
   ForRows(x, [&](int32_t r) { unary(x.cols, x.data + r * x.stride); });
 }
 
-void CpuBackend::GatedActivation(const ActivationParams& params, Activations gate, Activations up, Activations out) {
+void CpuBackend::GatedActivation(const ActivationParams& params, Activations gate, Activations up,
+                                 Activations out) {
   if (params.kind == ActivationKind::kSwigluClamped) {
     ForRows(gate, [&](int32_t r) {
-      kernels_->gated_swiglu_clamped(gate.data + r * gate.stride, up.data + r * up.stride, params.limit, gate.cols,
-                                     out.data + r * out.stride);
+      kernels_->gated_swiglu_clamped(gate.data + r * gate.stride, up.data + r * up.stride,
+                                     params.limit, gate.cols, out.data + r * out.stride);
     });
     return;
   }
   const auto gated = kernels_->gated[static_cast<size_t>(OpOf(params.kind))];
   ForRows(gate, [&](int32_t r) {
-    gated(gate.data + r * gate.stride, up.data + r * up.stride, gate.cols, out.data + r * out.stride);
+    gated(gate.data + r * gate.stride, up.data + r * up.stride, gate.cols,
+          out.data + r * out.stride);
   });
 }
 
-// ---- rotation --------------------------------------------------------------------------------------------------------
+// ---- rotation -----------------------------------------------------------------------------------
 
 RopeTable CpuBackend::MakeRopeTable(const RopeParams& params, const BatchLayout& layout) {
   const auto rows = static_cast<int32_t>(layout.positions.size());
@@ -210,7 +227,8 @@ RopeTable CpuBackend::MakeRopeTable(const RopeParams& params, const BatchLayout&
 void CpuBackend::Rope(const RopeTable& table, int32_t head_dim, Activations x) {
   const RopeParams& params = *table.params;
   const int32_t half = params.dims / 2;
-  const auto rotate = params.pairs == RopePairs::kHalves ? kernels_->rope_halves : kernels_->rope_interleaved;
+  const auto rotate =
+      params.pairs == RopePairs::kHalves ? kernels_->rope_halves : kernels_->rope_interleaved;
   const auto* data = static_cast<const float*>(table.cos_sin->data());
   ForRows(x, [&](int32_t r) {
     const float* cos = data + int64_t{r} * params.dims;

@@ -1,4 +1,5 @@
-// The backend that computes on this machine's CPUs: weights stay in their mapping, threads divide outputs.
+// The backend that computes on this machine's CPUs: weights stay in their mapping, threads divide
+// outputs.
 #pragma once
 
 #include <memory>
@@ -11,7 +12,8 @@
 
 namespace baton::engine {
 
-// Memory that grows and is kept, so that nothing is allocated once the first large micro-batch has passed.
+// Memory that grows and is kept, so that nothing is allocated once the first large micro-batch has
+// passed.
 class ScratchBuffer {
  public:
   // At least `count` values, aligned to 64 bytes; what was there may be lost.
@@ -57,14 +59,16 @@ class CpuBackend final : public Backend {
   void SoftCap(Activations x, float cap) override;
   void Clamp(Activations x, float limit) override;
   void Activate(const ActivationParams& params, Activations x) override;
-  void GatedActivation(const ActivationParams& params, Activations gate, Activations up, Activations out) override;
+  void GatedActivation(const ActivationParams& params, Activations gate, Activations up,
+                       Activations out) override;
 
   RopeTable MakeRopeTable(const RopeParams& params, const BatchLayout& layout) override;
   void Rope(const RopeTable& table, int32_t head_dim, Activations x) override;
 
-  void StoreKv(const KvLayer& cache, const BatchLayout& layout, Activations k, Activations v) override;
-  void Attention(const AttentionParams& params, const KvLayer& cache, const BatchLayout& layout, Activations q,
-                 Activations out) override;
+  void StoreKv(const KvLayer& cache, const BatchLayout& layout, Activations k,
+               Activations v) override;
+  void Attention(const AttentionParams& params, const KvLayer& cache, const BatchLayout& layout,
+                 Activations q, Activations out) override;
 
   Routing Route(const RouterParams& params, Activations logits) override;
   void ExpertMatMul(const Routing& routing, Activations x, const Weight& weight, const Weight* bias,
@@ -72,7 +76,8 @@ class CpuBackend final : public Backend {
   void ExpertSum(const Routing& routing, Activations x, Activations out) override;
 
  private:
-  // Calls f(row) for each row, rows divided among the threads; small operations stay on the calling thread.
+  // Calls f(row) for each row, rows divided among the threads; small operations stay on the calling
+  // thread.
   template <class F>
   void ForRows(const Activations& x, const F& f) {
     constexpr int64_t kSmallOperation = 16 << 10;  // values; fewer are not worth waking threads
@@ -86,12 +91,15 @@ class CpuBackend final : public Backend {
     });
   }
 
-  // Rounded activations of `rows` rows of `cols` values; row(r) gives where row r begins. One buffer a format.
+  // Rounded activations of `rows` rows of `cols` values; row(r) gives where row r begins. One
+  // buffer a format.
   template <class RowAt>
-  kernels::RoundedRows Round(kernels::ActivationFormat format, int32_t rows, int32_t cols, const RowAt& row);
+  kernels::RoundedRows Round(kernels::ActivationFormat format, int32_t rows, int32_t cols,
+                             const RowAt& row);
   kernels::RoundedRows ReserveRounded(kernels::ActivationFormat format, int32_t rows, int32_t cols);
   // One product for output columns [begin, end) on the calling thread.
-  void MatMulColumns(kernels::MatMulArgs args, const Weight& weight, int thread, int64_t begin, int64_t end);
+  void MatMulColumns(kernels::MatMulArgs args, const Weight& weight, int thread, int64_t begin,
+                     int64_t end);
   std::shared_ptr<DeviceBuffer> AllocateShared(size_t bytes);
 
   const kernels::KernelSet* kernels_;
@@ -106,7 +114,7 @@ class CpuBackend final : public Backend {
     ScratchBuffer matmul, attention, partials;
   };
   std::vector<ThreadScratch> thread_scratch_;
-  ScratchBuffer partials_;          // of attention whose chunks are divided among the threads
+  ScratchBuffer partials_;            // of attention whose chunks are divided among the threads
   std::vector<int32_t> expert_rows_;  // [experts + 1] ends, then row lists
 };
 

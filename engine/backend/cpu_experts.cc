@@ -1,4 +1,5 @@
-// Routing of a mixture of experts: which experts each row takes, and their weights (ARITHMETIC.md, "Experts").
+// Routing of a mixture of experts: which experts each row takes, and their weights (ARITHMETIC.md,
+// "Experts").
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -26,12 +27,15 @@ void Softmax(std::span<float> values) {
   for (float& v : values) v /= sum;
 }
 
-// Experts outside the best groups are out of the choice. A group is worth the sum of its two best experts.
-void KeepBestGroups(const RouterParams& params, std::vector<float>& selection, std::vector<int32_t>& ids) {
+// Experts outside the best groups are out of the choice. A group is worth the sum of its two best
+// experts.
+void KeepBestGroups(const RouterParams& params, std::vector<float>& selection,
+                    std::vector<int32_t>& ids) {
   const int32_t size = params.num_experts / params.num_groups;
   std::vector<float> worth(params.num_groups);
   for (int32_t g = 0; g < params.num_groups; ++g) {
-    Largest(std::span(selection).subspan(static_cast<size_t>(g) * size, size), std::min(2, size), ids);
+    Largest(std::span(selection).subspan(static_cast<size_t>(g) * size, size), std::min(2, size),
+            ids);
     for (int32_t id : ids) worth[g] += selection[g * size + id];
   }
   Largest(worth, params.num_used_groups, ids);
@@ -61,7 +65,8 @@ struct RowRouter {
 
     std::copy(ids.begin(), ids.end(), experts);
     for (int32_t i = 0; i < params.num_used; ++i) weights[i] = scores[ids[i]];
-    if (params.score == RouterScore::kSoftmaxOfChosen) Softmax({weights, static_cast<size_t>(params.num_used)});
+    if (params.score == RouterScore::kSoftmaxOfChosen)
+      Softmax({weights, static_cast<size_t>(params.num_used)});
     if (params.normalize) {
       float sum = 0;
       for (int32_t i = 0; i < params.num_used; ++i) sum += weights[i];

@@ -1,4 +1,5 @@
-// Products of the CPU backend: activations are rounded once, then threads divide the output columns.
+// Products of the CPU backend: activations are rounded once, then threads divide the output
+// columns.
 #include <cstring>
 
 #include "engine/backend/cpu_backend.h"
@@ -10,17 +11,24 @@ using kernels::ActivationFormat;
 using kernels::MatMulArgs;
 using kernels::RoundedRows;
 
-ActivationFormat FormatOf(const Weight& weight) { return kernels::TraitsOf(weight.type).activation; }
+ActivationFormat FormatOf(const Weight& weight) {
+  return kernels::TraitsOf(weight.type).activation;
+}
 
-const float* BiasOf(const Weight* bias) { return bias != nullptr ? static_cast<const float*>(bias->data) : nullptr; }
+const float* BiasOf(const Weight* bias) {
+  return bias != nullptr ? static_cast<const float*>(bias->data) : nullptr;
+}
 
 RoundedRows RowOf(const RoundedRows& all, ActivationFormat format, int32_t cols, int64_t row) {
   return {all.values + row * all.stride, all.scales + row * (cols / ActivationGroup(format)),
           all.sums + row * (cols / 16), all.stride};
 }
 
-// Columns of several products laid end to end, so that threads share them evenly; cuts are whole panels.
-int64_t Panels(const Weight& weight) { return (weight.ne[1] + kernels::kPanelRows - 1) / kernels::kPanelRows; }
+// Columns of several products laid end to end, so that threads share them evenly; cuts are whole
+// panels.
+int64_t Panels(const Weight& weight) {
+  return (weight.ne[1] + kernels::kPanelRows - 1) / kernels::kPanelRows;
+}
 
 }  // namespace
 
@@ -33,7 +41,8 @@ RoundedRows CpuBackend::ReserveRounded(ActivationFormat format, int32_t rows, in
 }
 
 template <class RowAt>
-RoundedRows CpuBackend::Round(ActivationFormat format, int32_t rows, int32_t cols, const RowAt& row) {
+RoundedRows CpuBackend::Round(ActivationFormat format, int32_t rows, int32_t cols,
+                              const RowAt& row) {
   if (format == ActivationFormat::kFloat) return {};
   const RoundedRows rounded = ReserveRounded(format, rows, cols);
   const auto round = kernels_->round[static_cast<size_t>(format)];
@@ -42,7 +51,8 @@ RoundedRows CpuBackend::Round(ActivationFormat format, int32_t rows, int32_t col
   return rounded;
 }
 
-void CpuBackend::MatMulColumns(MatMulArgs args, const Weight& weight, int thread, int64_t begin, int64_t end) {
+void CpuBackend::MatMulColumns(MatMulArgs args, const Weight& weight, int thread, int64_t begin,
+                               int64_t end) {
   if (begin >= end || args.rows == 0) return;
   args.begin = static_cast<int32_t>(begin);
   args.end = static_cast<int32_t>(end);
@@ -113,17 +123,18 @@ void CpuBackend::HeadMatMul(Activations x, const Weight& weight, Activations out
   });
 }
 
-// ---- mixture of experts ----------------------------------------------------------------------------------------------
+// ---- mixture of experts -------------------------------------------------------------------------
 
-void CpuBackend::ExpertMatMul(const Routing& routing, Activations x, const Weight& weight, const Weight* bias,
-                              Activations out) {
+void CpuBackend::ExpertMatMul(const Routing& routing, Activations x, const Weight& weight,
+                              const Weight* bias, Activations out) {
   const int32_t slots = routing.rows * routing.num_used;
   if (slots == 0) return;
   const auto experts = static_cast<int32_t>(weight.ne[2]);
   const bool shared = x.rows == routing.rows && routing.num_used != 1;
   const auto* chosen = static_cast<const int32_t*>(routing.experts->data());
 
-  // Slots in order of their expert: [experts + 1] where each begins, [slots] row of x, [slots] row of out.
+  // Slots in order of their expert: [experts + 1] where each begins, [slots] row of x, [slots] row
+  // of out.
   expert_rows_.assign(static_cast<size_t>(experts) + 1 + 2 * slots, 0);
   int32_t* begin = expert_rows_.data();
   int32_t* x_rows = begin + experts + 1;
@@ -146,19 +157,20 @@ void CpuBackend::ExpertMatMul(const Routing& routing, Activations x, const Weigh
     const Share share = ShareOf(weight.ne[1], thread, pool_.size(), kernels::kPanelRows);
     for (int32_t e = 0; e < experts; ++e) {
       const float* bias_row = BiasOf(bias);
-      MatMulColumns({.weight = static_cast<const uint8_t*>(weight.data) + e * weight.ne[1] * row_bytes,
-                     .weight_row_bytes = row_bytes,
-                     .cols = x.cols,
-                     .rows = begin[e + 1] - begin[e],
-                     .x_rows = x_rows + begin[e],
-                     .out_rows = out_rows + begin[e],
-                     .x = x.data,
-                     .x_stride = x.stride,
-                     .rounded = rounded,
-                     .bias = bias_row != nullptr ? bias_row + e * weight.ne[1] : nullptr,
-                     .out = out.data,
-                     .out_stride = out.stride},
-                    weight, thread, share.begin, share.end);
+      MatMulColumns(
+          {.weight = static_cast<const uint8_t*>(weight.data) + e * weight.ne[1] * row_bytes,
+           .weight_row_bytes = row_bytes,
+           .cols = x.cols,
+           .rows = begin[e + 1] - begin[e],
+           .x_rows = x_rows + begin[e],
+           .out_rows = out_rows + begin[e],
+           .x = x.data,
+           .x_stride = x.stride,
+           .rounded = rounded,
+           .bias = bias_row != nullptr ? bias_row + e * weight.ne[1] : nullptr,
+           .out = out.data,
+           .out_stride = out.stride},
+          weight, thread, share.begin, share.end);
     }
   });
 }

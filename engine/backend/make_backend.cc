@@ -24,7 +24,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
   if (options.device != "auto" && options.device != "cpu") {
     return InvalidArgument("device '{}': this build has: auto, cpu", options.device);
   }
-  if (options.threads < 0) return InvalidArgument("threads: got {}, expected 0 or more", options.threads);
+  if (options.threads < 0)
+    return InvalidArgument("threads: got {}, expected 0 or more", options.threads);
   ASSIGN_OR_RETURN(const kernels::KernelSet* kernels, ChooseKernels());
   const int threads = options.threads > 0 ? options.threads : AvailableCpus();
   return std::make_unique<CpuBackend>(kernels, threads);

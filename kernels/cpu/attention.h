@@ -1,8 +1,9 @@
-// Attention of some queries over one chunk of cached positions, written once over Lanes (ARITHMETIC.md, "Attention").
+// Attention of some queries over one chunk of cached positions, written once over Lanes
+// (ARITHMETIC.md, "Attention").
 //
-// Keys lie dimension by dimension, so the lanes of a register are positions; values lie position by position, so the
-// lanes are dimensions: neither needs a sum over lanes. A block of 32 positions is read for all queries while it is in
-// cache.
+// Keys lie dimension by dimension, so the lanes of a register are positions; values lie position by
+// position, so the lanes are dimensions: neither needs a sum over lanes. A block of 32 positions is
+// read for all queries while it is in cache.
 #pragma once
 
 #include "kernels/cpu/float_ops.h"
@@ -30,7 +31,8 @@ struct VisibleRange {
   int32_t begin, end;
 };
 inline VisibleRange Visible(const AttentionTask& task, int32_t position) {
-  const int32_t first = task.window > 0 && position - task.window + 1 > 0 ? position - task.window + 1 : 0;
+  const int32_t first =
+      task.window > 0 && position - task.window + 1 > 0 ? position - task.window + 1 : 0;
   int32_t begin = first - task.chunk_begin, end = position + 1 - task.chunk_begin;
   if (begin < 0) begin = 0;
   if (end > task.num_blocks * kKvBlock) end = task.num_blocks * kKvBlock;
@@ -39,8 +41,8 @@ inline VisibleRange Visible(const AttentionTask& task, int32_t position) {
 
 // scores[q][0, 32) of Queries queries against one block of keys.
 template <KvFormat Format, int Queries>
-inline void ScoreBlock(const typename KvElement<Format>::Type* keys, int32_t key_dim, const float* const* q,
-                       float* const* scores) {
+inline void ScoreBlock(const typename KvElement<Format>::Type* keys, int32_t key_dim,
+                       const float* const* q, float* const* scores) {
   constexpr int kRegisters = kKvBlock / Lanes::kSize;
   Lanes sums[Queries][kRegisters];
   for (auto& row : sums) {
@@ -58,7 +60,8 @@ inline void ScoreBlock(const typename KvElement<Format>::Type* keys, int32_t key
 }
 
 // Turns the scores of a query into weights and notes their maximum and sum.
-inline void SoftmaxChunk(const AttentionTask& task, const AttentionQuery& query, VisibleRange visible, float* scores) {
+inline void SoftmaxChunk(const AttentionTask& task, const AttentionQuery& query,
+                         VisibleRange visible, float* scores) {
   float* state = query.partial + task.value_dim;
   const int32_t begin = visible.begin / Lanes::kSize * Lanes::kSize;
   const int32_t end = (visible.end + Lanes::kSize - 1) / Lanes::kSize * Lanes::kSize;
@@ -78,7 +81,8 @@ inline void SoftmaxChunk(const AttentionTask& task, const AttentionQuery& query,
   for (int32_t i = begin; i < visible.begin; ++i) scores[i] = kUnseen;
   for (int32_t i = visible.end; i < end; ++i) scores[i] = kUnseen;
   Lanes largest(kUnseen);
-  for (int32_t i = begin; i < end; i += Lanes::kSize) largest = MaxOf(largest, Lanes::Load(scores + i));
+  for (int32_t i = begin; i < end; i += Lanes::kSize)
+    largest = MaxOf(largest, Lanes::Load(scores + i));
   const float max = largest.Max();
   Lanes sums(0.0f);
   const Lanes shift(max);
@@ -93,8 +97,8 @@ inline void SoftmaxChunk(const AttentionTask& task, const AttentionQuery& query,
 
 // partial[0, value_dim) += weights[begin, end) times those values of a block.
 template <KvFormat Format, int Registers>
-inline void AddValues(const typename KvElement<Format>::Type* values, int32_t value_dim, const float* weights,
-                      int32_t begin, int32_t end, int32_t d, float* partial) {
+inline void AddValues(const typename KvElement<Format>::Type* values, int32_t value_dim,
+                      const float* weights, int32_t begin, int32_t end, int32_t d, float* partial) {
   Lanes sums[Registers];
   for (int r = 0; r < Registers; ++r) sums[r] = Lanes::Load(partial + d + r * Lanes::kSize);
   for (int32_t i = begin; i < end; ++i) {
@@ -107,8 +111,8 @@ inline void AddValues(const typename KvElement<Format>::Type* values, int32_t va
   for (int r = 0; r < Registers; ++r) sums[r].Store(partial + d + r * Lanes::kSize);
 }
 template <KvFormat Format>
-inline void AddBlockValues(const typename KvElement<Format>::Type* values, int32_t value_dim, const float* weights,
-                           int32_t begin, int32_t end, float* partial) {
+inline void AddBlockValues(const typename KvElement<Format>::Type* values, int32_t value_dim,
+                           const float* weights, int32_t begin, int32_t end, float* partial) {
   int32_t d = 0;
   for (; d + 8 * Lanes::kSize <= value_dim; d += 8 * Lanes::kSize) {
     AddValues<Format, 8>(values, value_dim, weights, begin, end, d, partial);
@@ -119,7 +123,8 @@ inline void AddBlockValues(const typename KvElement<Format>::Type* values, int32
   for (; d < value_dim; ++d) {
     float sum = partial[d];
     for (int32_t i = begin; i < end; ++i) {
-      sum = Fma(weights[i], KvElement<Format>::LoadOne(values[static_cast<int64_t>(i) * value_dim + d]), sum);
+      sum = Fma(weights[i],
+                KvElement<Format>::LoadOne(values[static_cast<int64_t>(i) * value_dim + d]), sum);
     }
     partial[d] = sum;
   }
@@ -128,10 +133,11 @@ inline void AddBlockValues(const typename KvElement<Format>::Type* values, int32
 template <KvFormat Format>
 void AttendAs(const AttentionTask& task) {
   using Element = typename KvElement<Format>::Type;
-  float* const scores = task.scratch;                                               // [queries, chunk]
+  float* const scores = task.scratch;                                           // [queries, chunk]
   float* const unpacked = scores + int64_t{kMaxTaskQueries} * kAttentionChunk;  // [32, value_dim]
   VisibleRange visible[kMaxTaskQueries];
-  for (int32_t i = 0; i < task.num_queries; ++i) visible[i] = Visible(task, task.queries[i].position);
+  for (int32_t i = 0; i < task.num_queries; ++i)
+    visible[i] = Visible(task, task.queries[i].position);
 
   for (int32_t b = 0; b < task.num_blocks; ++b) {
     const int32_t begin = b * kKvBlock, end = begin + kKvBlock;
@@ -152,7 +158,8 @@ void AttendAs(const AttentionTask& task) {
   for (int32_t i = 0; i < task.num_queries; ++i) {
     float* partial = task.queries[i].partial;
     for (int32_t d = 0; d < task.value_dim; ++d) partial[d] = 0;
-    SoftmaxChunk(task, task.queries[i], visible[i], scores + static_cast<int64_t>(i) * kAttentionChunk);
+    SoftmaxChunk(task, task.queries[i], visible[i],
+                 scores + static_cast<int64_t>(i) * kAttentionChunk);
   }
 
   for (int32_t b = 0; b < task.num_blocks; ++b) {
@@ -205,12 +212,14 @@ inline void MergePartials(float* partial, const float* other, int32_t value_dim)
   const float a = Rescale(partial[value_dim], max), b = Rescale(other[value_dim], max);
   const Lanes as(a), bs(b);
   ForLanes(value_dim, [&](int32_t i, int count) {
-    StoreUpTo(Fma(LoadUpTo(partial + i, count), as, LoadUpTo(other + i, count) * bs), partial + i, count);
+    StoreUpTo(Fma(LoadUpTo(partial + i, count), as, LoadUpTo(other + i, count) * bs), partial + i,
+              count);
   });
   partial[value_dim] = max;
   partial[value_dim + 1] = Fma(partial[value_dim + 1], a, other[value_dim + 1] * b);
 }
-inline void FinishAttention(const float* partial, const float* sink, int32_t value_dim, float* out) {
+inline void FinishAttention(const float* partial, const float* sink, int32_t value_dim,
+                            float* out) {
   const float max = partial[value_dim], sum = partial[value_dim + 1];
   float factor = 1.0f / sum;
   if (sink != nullptr) {

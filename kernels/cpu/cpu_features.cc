@@ -22,7 +22,8 @@ Registers Cpuid(uint32_t leaf, uint32_t subleaf) {
   __get_cpuid_count(leaf, subleaf, &r.a, &r.b, &r.c, &r.d);
   return r;
 }
-// The register state that the system saves (XCR0): 6 is XMM and YMM, 0xe6 the AVX-512 registers too.
+// The register state that the system saves (XCR0): 6 is XMM and YMM, 0xe6 the AVX-512 registers
+// too.
 bool SystemSaves(uint32_t state) {
   if ((Cpuid(1, 0).c >> 27 & 1) == 0) return false;  // OSXSAVE
   uint32_t low, high;
@@ -38,8 +39,10 @@ bool HasAvx2() {
   return SystemSaves(6) && All(Cpuid(1, 0).c, kFma | kF16c | kAvx) && All(Cpuid(7, 0).b, kAvx2);
 }
 bool HasAvx512Vnni() {
-  constexpr uint32_t kF = 1u << 16, kDq = 1u << 17, kBw = 1u << 30, kVl = 1u << 31, kVnni = 1u << 11;
-  return HasAvx2() && SystemSaves(0xe6) && All(Cpuid(7, 0).b, kF | kDq | kBw | kVl) && All(Cpuid(7, 0).c, kVnni);
+  constexpr uint32_t kF = 1u << 16, kDq = 1u << 17, kBw = 1u << 30, kVl = 1u << 31,
+                     kVnni = 1u << 11;
+  return HasAvx2() && SystemSaves(0xe6) && All(Cpuid(7, 0).b, kF | kDq | kBw | kVl) &&
+         All(Cpuid(7, 0).c, kVnni);
 }
 bool HasNeonDotProduct() { return false; }
 

@@ -3,8 +3,8 @@
 
 namespace baton::kernels {
 
-bool HasAvx2();            // with FMA and F16C
-bool HasAvx512Vnni();      // F, BW, DQ, VL and VNNI
+bool HasAvx2();        // with FMA and F16C
+bool HasAvx512Vnni();  // F, BW, DQ, VL and VNNI
 bool HasNeonDotProduct();
 
 }  // namespace baton::kernels

@@ -45,13 +45,12 @@ KernelSet Overlay(const KernelSet& base, const KernelSet& over) {
 }
 
 const std::vector<Isa>& KnownIsas() {
-  static const auto* isas = new std::vector<Isa>{
-      {"scalar", true, FillScalar},
+  static const auto* isas = new std::vector<Isa> {
+    {"scalar", true, FillScalar},
 #if defined(__x86_64__)
-      {"avx2", HasAvx2(), FillAvx2},
-      {"avx512", HasAvx512Vnni(), FillAvx512},
+        {"avx2", HasAvx2(), FillAvx2}, {"avx512", HasAvx512Vnni(), FillAvx512},
 #elif defined(__aarch64__)
-      {"neon", HasNeonDotProduct(), FillNeon},
+        {"neon", HasNeonDotProduct(), FillNeon},
 #endif
   };
   return *isas;

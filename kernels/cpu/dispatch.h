@@ -16,7 +16,8 @@ struct Isa {
 };
 const std::vector<Isa>& KnownIsas();
 
-// The best supported set, up to and including `name` if it is not empty; null where that name is unknown or unsupported.
+// The best supported set, up to and including `name` if it is not empty; null where that name is
+// unknown or unsupported.
 const KernelSet* FindKernelSet(std::string_view name);
 
 }  // namespace baton::kernels

@@ -1,6 +1,7 @@
-// Blocks as bytes: the integers of a block in order, made unsigned by an offset, for kernels that multiply unsigned
-// weights by signed activations. The offset comes off again through sums of activations. Plain loops, which compilers
-// turn into vector code; types without one of their own are expanded value by value.
+// Blocks as bytes: the integers of a block in order, made unsigned by an offset, for kernels that
+// multiply unsigned weights by signed activations. The offset comes off again through sums of
+// activations. Plain loops, which compilers turn into vector code; types without one of their own
+// are expanded value by value.
 #pragma once
 
 #include "kernels/unpack.h"
@@ -11,9 +12,9 @@ inline namespace BATON_ISA_NAMESPACE {
 // What Integer(block, i) + kOffset ranges over: [0, kLargest].
 template <class Block>
 struct IntegerRange;
-#define BATON_INTEGER_RANGE(Block, offset, largest)                  \
-  template <>                                                        \
-  struct IntegerRange<Block> {                                       \
+#define BATON_INTEGER_RANGE(Block, offset, largest)            \
+  template <>                                                  \
+  struct IntegerRange<Block> {                                 \
     static constexpr int kOffset = offset, kLargest = largest; \
   };
 BATON_INTEGER_RANGE(BlockQ4_0, 8, 15)
@@ -37,7 +38,9 @@ BATON_INTEGER_RANGE(BlockIQ3_S, 15, 30)
 BATON_INTEGER_RANGE(BlockIQ1_S, 9, 18)
 BATON_INTEGER_RANGE(BlockIQ1_M, 9, 18)
 BATON_INTEGER_RANGE(BlockTQ1_0, 1, 2)
-BATON_INTEGER_RANGE(BlockTQ2_0, 1, 3)  // the fourth pattern of two bits is no ternary digit, but may stand in a file
+BATON_INTEGER_RANGE(
+    BlockTQ2_0, 1,
+    3)  // the fourth pattern of two bits is no ternary digit, but may stand in a file
 #undef BATON_INTEGER_RANGE
 
 template <class Block>
@@ -70,14 +73,16 @@ inline void ExpandValues(const BlockQ8_0& b, uint8_t* out) {
 inline void ExpandValues(const BlockQ2_K& b, uint8_t* out) {
   for (int run = 0; run < 2; ++run) {
     for (int plane = 0; plane < 4; ++plane) {
-      for (int i = 0; i < 32; ++i) out[run * 128 + plane * 32 + i] = b.qs[run * 32 + i] >> (2 * plane) & 3;
+      for (int i = 0; i < 32; ++i)
+        out[run * 128 + plane * 32 + i] = b.qs[run * 32 + i] >> (2 * plane) & 3;
     }
   }
 }
 inline void ExpandValues(const BlockTQ2_0& b, uint8_t* out) {
   for (int run = 0; run < 2; ++run) {
     for (int plane = 0; plane < 4; ++plane) {
-      for (int i = 0; i < 32; ++i) out[run * 128 + plane * 32 + i] = b.qs[run * 32 + i] >> (2 * plane) & 3;
+      for (int i = 0; i < 32; ++i)
+        out[run * 128 + plane * 32 + i] = b.qs[run * 32 + i] >> (2 * plane) & 3;
     }
   }
 }
@@ -100,7 +105,8 @@ inline void ExpandValues(const BlockQ5_K& b, uint8_t* out) {
     ExpandNibbles(b.qs + run * 32, 32, out + run * 64);
     for (int half = 0; half < 2; ++half) {
       uint8_t* o = out + run * 64 + half * 32;
-      for (int i = 0; i < 32; ++i) o[i] |= static_cast<uint8_t>((b.qh[i] >> (2 * run + half) & 1) << 4);
+      for (int i = 0; i < 32; ++i)
+        o[i] |= static_cast<uint8_t>((b.qh[i] >> (2 * run + half) & 1) << 4);
     }
   }
 }
@@ -111,7 +117,8 @@ inline void ExpandValues(const BlockQ6_K& b, uint8_t* out) {
       const uint8_t* high = b.qh + run * 32;
       uint8_t* o = out + run * 128 + plane * 32;
       for (int i = 0; i < 32; ++i) {
-        o[i] = static_cast<uint8_t>((low[i] >> (plane / 2 * 4) & 15) | (high[i] >> (2 * plane) & 3) << 4);
+        o[i] = static_cast<uint8_t>((low[i] >> (plane / 2 * 4) & 15) | (high[i] >> (2 * plane) & 3)
+                                                                           << 4);
       }
     }
   }

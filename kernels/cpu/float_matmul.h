@@ -1,5 +1,6 @@
-// Matmul with weights that are floats (F32, F16, BF16), written once over Lanes: each output has eight sums, lane l
-// adding up the k with k mod 8 = l, and adds them up as Lanes::Sum says (ARITHMETIC.md, "Float weights").
+// Matmul with weights that are floats (F32, F16, BF16), written once over Lanes: each output has
+// eight sums, lane l adding up the k with k mod 8 = l, and adds them up as Lanes::Sum says
+// (ARITHMETIC.md, "Float weights").
 #pragma once
 
 #include "kernels/cpu/float_ops.h"
@@ -30,7 +31,8 @@ inline void FloatTile(const MatMulArgs& a, int32_t n, int32_t r) {
   const Block* w[W];
   const float* x[X];
   Lanes sums[W][X];
-  for (int i = 0; i < W; ++i) w[i] = reinterpret_cast<const Block*>(a.weight + (n + i) * a.weight_row_bytes);
+  for (int i = 0; i < W; ++i)
+    w[i] = reinterpret_cast<const Block*>(a.weight + (n + i) * a.weight_row_bytes);
   for (int j = 0; j < X; ++j) x[j] = a.x + XRow(a, r + j) * a.x_stride;
   for (auto& row : sums) {
     for (Lanes& sum : row) sum = Lanes(0.0f);
@@ -45,7 +47,8 @@ inline void FloatTile(const MatMulArgs& a, int32_t n, int32_t r) {
   });
   for (int j = 0; j < X; ++j) {
     float* out = OutRow(a, r + j) + n;
-    for (int i = 0; i < W; ++i) out[i] = sums[i][j].Sum() + (a.bias != nullptr ? a.bias[n + i] : 0.0f);
+    for (int i = 0; i < W; ++i)
+      out[i] = sums[i][j].Sum() + (a.bias != nullptr ? a.bias[n + i] : 0.0f);
   }
 }
 

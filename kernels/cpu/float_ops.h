@@ -1,5 +1,6 @@
-// Operations over floats, written once over Lanes: norms, activations, rotation, rounding of activations. Each
-// instruction set's float_ops.cc includes its own lanes.h and then this file. ARITHMETIC.md defines what they do.
+// Operations over floats, written once over Lanes: norms, activations, rotation, rounding of
+// activations. Each instruction set's float_ops.cc includes its own lanes.h and then this file.
+// ARITHMETIC.md defines what they do.
 #pragma once
 
 #include "kernels/exact_math.h"
@@ -26,10 +27,10 @@ inline void StoreUpTo(Lanes v, float* p, int n) {
   }
 }
 
-// ---- norms -----------------------------------------------------------------------------------------------------------
+// ---- norms --------------------------------------------------------------------------------------
 
-inline void Normalize(const float* x, int32_t n, float shift, float factor, const float* weight, const float* bias,
-                      float* out) {
+inline void Normalize(const float* x, int32_t n, float shift, float factor, const float* weight,
+                      const float* bias, float* out) {
   const Lanes shifts(shift), factors(factor);
   ForLanes(n, [&](int32_t i, int count) {
     Lanes v = (LoadUpTo(x + i, count) - shifts) * factors;
@@ -38,9 +39,12 @@ inline void Normalize(const float* x, int32_t n, float shift, float factor, cons
     StoreUpTo(v, out + i, count);
   });
 }
-inline float InverseRoot(float mean_square, float eps) { return 1.0f / __builtin_sqrtf(mean_square + eps); }
+inline float InverseRoot(float mean_square, float eps) {
+  return 1.0f / __builtin_sqrtf(mean_square + eps);
+}
 
-inline void RmsNorm(const float* x, int32_t n, float eps, const float* weight, const float* bias, float* out) {
+inline void RmsNorm(const float* x, int32_t n, float eps, const float* weight, const float* bias,
+                    float* out) {
   Lanes squares(0.0f);
   ForLanes(n, [&](int32_t i, int count) {
     const Lanes v = LoadUpTo(x + i, count);
@@ -50,7 +54,8 @@ inline void RmsNorm(const float* x, int32_t n, float eps, const float* weight, c
   Normalize(x, n, 0.0f, inverse, weight, bias, out);
 }
 
-inline void LayerNorm(const float* x, int32_t n, float eps, const float* weight, const float* bias, float* out) {
+inline void LayerNorm(const float* x, int32_t n, float eps, const float* weight, const float* bias,
+                      float* out) {
   Lanes sums(0.0f);
   ForLanes(n, [&](int32_t i, int count) { sums = sums + LoadUpTo(x + i, count); });
   const float mean = sums.Sum() / static_cast<float>(n);
@@ -69,7 +74,7 @@ inline void LayerNorm(const float* x, int32_t n, float eps, const float* weight,
   Normalize(x, n, mean, inverse, weight, bias, out);
 }
 
-// ---- element by element ----------------------------------------------------------------------------------------------
+// ---- element by element -------------------------------------------------------------------------
 
 inline void AddScaled(const float* a, const float* b, float scale, int32_t n, float* out) {
   const Lanes s(scale);
@@ -87,7 +92,9 @@ inline V SoftCapped(V x, V cap) {
 }
 inline void SoftCap(float cap, int32_t n, float* x) {
   const Lanes c(cap);
-  ForLanes(n, [&](int32_t i, int count) { StoreUpTo(SoftCapped(LoadUpTo(x + i, count), c), x + i, count); });
+  ForLanes(n, [&](int32_t i, int count) {
+    StoreUpTo(SoftCapped(LoadUpTo(x + i, count), c), x + i, count);
+  });
 }
 
 inline void Clamp(float limit, int32_t n, float* x) {
@@ -105,7 +112,8 @@ inline Lanes Unary(Lanes x) {
     const Lanes inner = x * Lanes(0.7978845608028654f) * Fma(x * x, Lanes(0.044715f), one);
     return half * x * (one + Tanh(inner));
   }
-  if constexpr (Op == UnaryOp::kGeluErf) return half * x * (one + Erf(x * Lanes(0.7071067811865476f)));
+  if constexpr (Op == UnaryOp::kGeluErf)
+    return half * x * (one + Erf(x * Lanes(0.7071067811865476f)));
   if constexpr (Op == UnaryOp::kGeluQuick) return x / (one + Exp(x * Lanes(-1.702f)));
   if constexpr (Op == UnaryOp::kRelu) return MaxOf(x, zero);
   if constexpr (Op == UnaryOp::kReluSquared) {
@@ -115,7 +123,8 @@ inline Lanes Unary(Lanes x) {
 }
 template <UnaryOp Op>
 void UnaryRow(int32_t n, float* x) {
-  ForLanes(n, [&](int32_t i, int count) { StoreUpTo(Unary<Op>(LoadUpTo(x + i, count)), x + i, count); });
+  ForLanes(
+      n, [&](int32_t i, int count) { StoreUpTo(Unary<Op>(LoadUpTo(x + i, count)), x + i, count); });
 }
 template <UnaryOp Op>
 void GatedRow(const float* gate, const float* up, int32_t n, float* out) {
@@ -123,7 +132,8 @@ void GatedRow(const float* gate, const float* up, int32_t n, float* out) {
     StoreUpTo(Unary<Op>(LoadUpTo(gate + i, count)) * LoadUpTo(up + i, count), out + i, count);
   });
 }
-inline void GatedSwigluClamped(const float* gate, const float* up, float limit, int32_t n, float* out) {
+inline void GatedSwigluClamped(const float* gate, const float* up, float limit, int32_t n,
+                               float* out) {
   const Lanes high(limit), low(-limit), one(1.0f);
   ForLanes(n, [&](int32_t i, int count) {
     const Lanes g = MinOf(high, LoadUpTo(gate + i, count));
@@ -144,7 +154,7 @@ inline void RopeInterleaved(const float* cos, const float* sin, int32_t half, fl
   for (int32_t i = 0; i < half; ++i) RotatePair(cos[i], sin[i], x[2 * i], x[2 * i + 1]);
 }
 
-// ---- rounding of activations -----------------------------------------------------------------------------------------
+// ---- rounding of activations --------------------------------------------------------------------
 
 template <int Group>
 void RoundRow(const float* x, int32_t cols, const RoundedRows& out) {
@@ -152,7 +162,8 @@ void RoundRow(const float* x, int32_t cols, const RoundedRows& out) {
     const float* v = x + group * Group;
     int8_t* q = out.values + group * Group;
     Lanes largest(0.0f);
-    for (int i = 0; i < Group; i += Lanes::kSize) largest = MaxOf(largest, AbsOf(Lanes::Load(v + i)));
+    for (int i = 0; i < Group; i += Lanes::kSize)
+      largest = MaxOf(largest, AbsOf(Lanes::Load(v + i)));
     const float max = largest.Max();
     out.scales[group] = max / 127.0f;
     // Values too small to divide by become 0, as does what is not finite.
@@ -178,7 +189,7 @@ inline void FillFloatOps(KernelSet& set) {
   set.scale = ScaleBy;
   set.soft_cap = SoftCap;
   set.clamp = Clamp;
-#define BATON_FILL_UNARY(op)                                              \
+#define BATON_FILL_UNARY(op)                                        \
   set.unary[static_cast<int>(UnaryOp::op)] = UnaryRow<UnaryOp::op>; \
   set.gated[static_cast<int>(UnaryOp::op)] = GatedRow<UnaryOp::op>;
   BATON_FILL_UNARY(kSilu)

@@ -1,5 +1,5 @@
-// Every weight type on every instruction set of this machine: close to exact arithmetic, and the scalar set's bits
-// whatever the shape, the number of rows and the cut into columns.
+// Every weight type on every instruction set of this machine: close to exact arithmetic, and the
+// scalar set's bits whatever the shape, the number of rows and the cut into columns.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -34,7 +34,8 @@ Problem MakeProblem(QuantType type, int32_t k, int32_t n, int32_t m, uint32_t se
 }
 
 // The product by one set, columns cut at `cuts`.
-std::vector<float> Multiply(const KernelSet& set, const Problem& p, const std::vector<int32_t>& cuts) {
+std::vector<float> Multiply(const KernelSet& set, const Problem& p,
+                            const std::vector<int32_t>& cuts) {
   const ActivationFormat format = TraitsOf(p.type).activation;
   const int group = ActivationGroup(format);
   const int64_t stride = RoundedStride(p.k);
@@ -45,7 +46,8 @@ std::vector<float> Multiply(const KernelSet& set, const Problem& p, const std::v
     for (int32_t r = 0; r < p.m; ++r) {
       set.round[static_cast<int>(format)](
           p.x.data() + int64_t{r} * p.k, p.k,
-          {values.data() + r * stride, scales.data() + r * (p.k / group), sums.data() + r * (p.k / 16), stride});
+          {values.data() + r * stride, scales.data() + r * (p.k / group),
+           sums.data() + r * (p.k / 16), stride});
     }
   }
   std::vector<float> out(static_cast<size_t>(p.m) * p.n, NAN);
@@ -54,19 +56,20 @@ std::vector<float> Multiply(const KernelSet& set, const Problem& p, const std::v
   size_t space = scratch.size();
   std::align(64, kScratchBytes, aligned, space);
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {
-    set.matmul[static_cast<int>(p.type)]({.weight = p.weight.data(),
-                                          .weight_row_bytes = RowBytes(p.type, p.k),
-                                          .cols = p.k,
-                                          .begin = cuts[i],
-                                          .end = cuts[i + 1],
-                                          .rows = p.m,
-                                          .x = p.x.data(),
-                                          .x_stride = p.k,
-                                          .rounded = {values.data(), scales.data(), sums.data(), stride},
-                                          .bias = p.bias.data(),
-                                          .out = out.data(),
-                                          .out_stride = p.n,
-                                          .scratch = aligned});
+    set.matmul[static_cast<int>(p.type)](
+        {.weight = p.weight.data(),
+         .weight_row_bytes = RowBytes(p.type, p.k),
+         .cols = p.k,
+         .begin = cuts[i],
+         .end = cuts[i + 1],
+         .rows = p.m,
+         .x = p.x.data(),
+         .x_stride = p.k,
+         .rounded = {values.data(), scales.data(), sums.data(), stride},
+         .bias = p.bias.data(),
+         .out = out.data(),
+         .out_stride = p.n,
+         .scratch = aligned});
   }
   return out;
 }
@@ -74,7 +77,8 @@ std::vector<float> Multiply(const KernelSet& set, const Problem& p, const std::v
 std::vector<QuantType> TypesWithKernels() {
   std::vector<QuantType> types;
   for (uint32_t id = 0; id < kNumQuantTypes; ++id) {
-    if (kQuantTraits[id].activation != ActivationFormat::kNone) types.push_back(static_cast<QuantType>(id));
+    if (kQuantTraits[id].activation != ActivationFormat::kNone)
+      types.push_back(static_cast<QuantType>(id));
   }
   return types;
 }
@@ -88,7 +92,8 @@ TEST_P(MatMulTest, ScalarIsCloseToExactArithmetic) {
   const std::vector<float> got = Multiply(scalar, p, {0, 16, 19});
   std::vector<float> w(p.k);
   for (int32_t n = 0; n < p.n; ++n) {
-    scalar.unpack_row[static_cast<int>(p.type)](p.weight.data() + n * RowBytes(p.type, p.k), p.k, w.data());
+    scalar.unpack_row[static_cast<int>(p.type)](p.weight.data() + n * RowBytes(p.type, p.k), p.k,
+                                                w.data());
     for (int32_t m = 0; m < p.m; ++m) {
       const float* x = p.x.data() + m * p.k;
       const int group = ActivationGroup(TraitsOf(p.type).activation);
@@ -97,7 +102,8 @@ TEST_P(MatMulTest, ScalarIsCloseToExactArithmetic) {
         want += double{w[k]} * x[k];
         magnitude += std::fabs(double{w[k]} * x[k]);
         float largest = 0;
-        for (int i = 0; i < group; ++i) largest = std::max(largest, std::fabs(x[k / group * group + i]));
+        for (int i = 0; i < group; ++i)
+          largest = std::max(largest, std::fabs(x[k / group * group + i]));
         bound += std::fabs(w[k]) * largest / 127 * 0.5001;
       }
       bound += magnitude * p.k * 6e-8;
@@ -109,7 +115,8 @@ TEST_P(MatMulTest, ScalarIsCloseToExactArithmetic) {
 TEST_P(MatMulTest, AllSetsGiveTheSameBits) {
   const KernelSet& scalar = *FindKernelSet("scalar");
   const int32_t block = TraitsOf(GetParam()).block_size;
-  const std::vector<int32_t> ks = block == 1 ? std::vector<int32_t>{8, 37, 192} : std::vector<int32_t>{block, 3 * block, 1024};
+  const std::vector<int32_t> ks =
+      block == 1 ? std::vector<int32_t>{8, 37, 192} : std::vector<int32_t>{block, 3 * block, 1024};
   for (const Isa& isa : KnownIsas()) {
     if (!isa.supported) continue;
     const KernelSet& set = *FindKernelSet(isa.name);
@@ -118,7 +125,8 @@ TEST_P(MatMulTest, AllSetsGiveTheSameBits) {
         for (int32_t m : {1, 2, 3, 4, 5, 7, 8, 16, 17, 40}) {
           const Problem p = MakeProblem(GetParam(), k, n, m, k * 1000 + n * 50 + m);
           const std::vector<float> want = Multiply(scalar, p, {0, n});
-          const std::vector<float> got = Multiply(set, p, n > 16 ? std::vector<int32_t>{0, 16, n} : std::vector<int32_t>{0, n});
+          const std::vector<float> got = Multiply(
+              set, p, n > 16 ? std::vector<int32_t>{0, 16, n} : std::vector<int32_t>{0, n});
           ASSERT_EQ(memcmp(want.data(), got.data(), want.size() * 4), 0)
               << isa.name << " K=" << k << " N=" << n << " M=" << m;
         }
@@ -139,7 +147,8 @@ TEST_P(MatMulTest, RowsAreIndependent) {
       one.m = 1;
       one.x.assign(all.x.begin() + r * all.k, all.x.begin() + (r + 1) * all.k);
       const std::vector<float> alone = Multiply(set, one, {0, 16, 32, 33});
-      ASSERT_EQ(memcmp(alone.data(), together.data() + r * all.n, alone.size() * 4), 0) << isa.name << " row " << r;
+      ASSERT_EQ(memcmp(alone.data(), together.data() + r * all.n, alone.size() * 4), 0)
+          << isa.name << " row " << r;
     }
   }
 }

@@ -18,7 +18,8 @@ std::vector<uint8_t> ReadFile(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Values of the shared block files, types, and edge cases alike: bit for bit, but for the sign of zero.
+// Values of the shared block files, types, and edge cases alike: bit for bit, but for the sign of
+// zero.
 template <class Block>
 void ExpectUnpacksAs(const std::string& name) {
   const std::string path = baton::testing::TestDataDir() + "/conformance/blocks/" + name;
@@ -36,7 +37,8 @@ void ExpectUnpacksAs(const std::string& name) {
     const float got = Unpack(block[i / kBlock], i % kBlock);
     ASSERT_EQ(BitsOf(got), BitsOf(row[i])) << name << " value " << i;
     if (want == 0 && got == 0) continue;
-    ASSERT_EQ(BitsOf(got), BitsOf(want)) << name << " value " << i << ": got " << got << ", expected " << want;
+    ASSERT_EQ(BitsOf(got), BitsOf(want))
+        << name << " value " << i << ": got " << got << ", expected " << want;
   }
 }
 
@@ -45,7 +47,8 @@ class UnpackTest : public ::testing::Test {};
 
 #define BATON_BLOCK_TYPE(Block) Block,
 using QuantizedBlocks = ::testing::Types<BATON_FOR_EACH_BLOCK32(BATON_BLOCK_TYPE)
-                                             BATON_FOR_EACH_SUPER_BLOCK(BATON_BLOCK_TYPE) BlockF16, BlockBF16>;
+                                             BATON_FOR_EACH_SUPER_BLOCK(BATON_BLOCK_TYPE) BlockF16,
+                                         BlockBF16>;
 #undef BATON_BLOCK_TYPE
 TYPED_TEST_SUITE(UnpackTest, QuantizedBlocks);
 
@@ -65,11 +68,11 @@ TEST(HalfTest, ConvertsAllHalvesThereAndBack) {
 }
 
 TEST(HalfTest, RoundsToNearestTiesToEven) {
-  EXPECT_EQ(FloatToHalf(1.0f + 1.0f / 2048), 0x3c00);           // halfway, down to even
-  EXPECT_EQ(FloatToHalf(1.0f + 3.0f / 2048), 0x3c02);           // halfway, up to even
+  EXPECT_EQ(FloatToHalf(1.0f + 1.0f / 2048), 0x3c00);  // halfway, down to even
+  EXPECT_EQ(FloatToHalf(1.0f + 3.0f / 2048), 0x3c02);  // halfway, up to even
   EXPECT_EQ(FloatToHalf(65519.0f), 0x7bff);
-  EXPECT_EQ(FloatToHalf(65520.0f), 0x7c00);                     // infinity
-  EXPECT_EQ(FloatToHalf(FloatFromBits(0x33000000)), 0x0000);    // half the smallest
+  EXPECT_EQ(FloatToHalf(65520.0f), 0x7c00);                   // infinity
+  EXPECT_EQ(FloatToHalf(FloatFromBits(0x33000000)), 0x0000);  // half the smallest
   EXPECT_EQ(FloatToHalf(FloatFromBits(0x33000001)), 0x0001);
 }
 

@@ -20,7 +20,9 @@ inline void StoreHalf(float f, kernels::Bytes2& to) {
 // Gives the scales of a block, which hold random bits by now, sensible values.
 template <class Block>
 void SetScales(Block& b, std::mt19937& random) {
-  const auto scale = [&] { return (random() % 2 ? 1.0f : -1.0f) * (0.001f + static_cast<float>(random() % 1000) * 1e-5f); };
+  const auto scale = [&] {
+    return (random() % 2 ? 1.0f : -1.0f) * (0.001f + static_cast<float>(random() % 1000) * 1e-5f);
+  };
   if constexpr (Block::kType == kernels::QuantType::kF32) {
     const float f = scale() * 100;
     std::memcpy(&b, &f, 4);
@@ -34,7 +36,8 @@ void SetScales(Block& b, std::mt19937& random) {
   } else if constexpr (Block::kType == kernels::QuantType::kIQ1_M) {
     const uint16_t d = kernels::FloatToHalf(scale());  // in the top nibbles of the four words
     for (int i = 0; i < 4; ++i) {
-      b.scales[i].bytes[1] = static_cast<uint8_t>((b.scales[i].bytes[1] & 15) | (d >> (4 * i) & 15) << 4);
+      b.scales[i].bytes[1] =
+          static_cast<uint8_t>((b.scales[i].bytes[1] & 15) | (d >> (4 * i) & 15) << 4);
     }
   } else {
     StoreHalf(scale(), b.d);
@@ -55,13 +58,16 @@ std::vector<uint8_t> RandomBlocksOf(int64_t values, std::mt19937& random) {
 
 }  // namespace internal
 
-inline std::vector<uint8_t> RandomBlocks(kernels::QuantType type, int64_t values, std::mt19937& random) {
+inline std::vector<uint8_t> RandomBlocks(kernels::QuantType type, int64_t values,
+                                         std::mt19937& random) {
   switch (type) {
 #define BATON_RANDOM_BLOCKS(Block) \
-  case kernels::Block::kType: return internal::RandomBlocksOf<kernels::Block>(values, random);
+  case kernels::Block::kType:      \
+    return internal::RandomBlocksOf<kernels::Block>(values, random);
     BATON_FOR_EACH_BLOCK(BATON_RANDOM_BLOCKS)
 #undef BATON_RANDOM_BLOCKS
-    default: return {};
+    default:
+      return {};
   }
 }
 

@@ -6,7 +6,8 @@
 namespace baton::kernels {
 inline namespace BATON_ISA_NAMESPACE {
 
-// Both halves of a block of 32 for a pair of rows: values 0 to 15 of row i below those of row i + 4, then 16 to 31.
+// Both halves of a block of 32 for a pair of rows: values 0 to 15 of row i below those of row i +
+// 4, then 16 to 31.
 struct PairValues {
   __m256i low, high;
 };
@@ -19,19 +20,23 @@ inline PairValues NibblesOfPair(const Block& a, const Block& b) {
 template <class Block>
 inline PairValues WithFifthBits(const Block& a, const Block& b) {
   const PairValues v = NibblesOfPair(a, b);
-  const auto word = [](const Block& block) { return _mm_cvtsi32_si128(static_cast<int>(Load4(block.qh))); };
+  const auto word = [](const Block& block) {
+    return _mm_cvtsi32_si128(static_cast<int>(Load4(block.qh)));
+  };
   const __m256i qh = Join(word(a), word(b));
   const __m256i bit = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
   const auto fifth = [&](__m256i bytes) {
     const __m256i spread = _mm256_shuffle_epi8(qh, bytes);
-    return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit), _mm256_set1_epi8(16));
+    return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit),
+                            _mm256_set1_epi8(16));
   };
   const __m256i low = _mm256_setr_epi64x(0, 0x0101010101010101, 0, 0x0101010101010101);
   const __m256i high = _mm256_add_epi8(low, _mm256_set1_epi8(2));
   return {_mm256_or_si256(v.low, fifth(low)), _mm256_or_si256(v.high, fifth(high))};
 }
 
-// Sums of unsigned values times activations. Four products of at most 15 * 127 each, then eight, fit 16 bits.
+// Sums of unsigned values times activations. Four products of at most 15 * 127 each, then eight,
+// fit 16 bits.
 template <class Block>
 inline __m256i NibbleSums(BlockRows<Block> w, const int8_t* x) {
   const __m256i x0 = Broadcast16(x), x1 = Broadcast16(x + 16);
@@ -40,7 +45,8 @@ inline __m256i NibbleSums(BlockRows<Block> w, const int8_t* x) {
     const PairValues v = NibblesOfPair(*w[i], *w[i + 4]);
     words[i] = _mm256_add_epi16(_mm256_maddubs_epi16(v.low, x0), _mm256_maddubs_epi16(v.high, x1));
   }
-  const __m256i a = _mm256_hadd_epi16(words[0], words[1]), b = _mm256_hadd_epi16(words[2], words[3]);
+  const __m256i a = _mm256_hadd_epi16(words[0], words[1]),
+                b = _mm256_hadd_epi16(words[2], words[3]);
   return PairSums(_mm256_hadd_epi16(a, b));
 }
 template <class Block>
@@ -49,7 +55,8 @@ inline __m256i FiveBitSums(BlockRows<Block> w, const int8_t* x) {
   __m256i sums[4];
   for (int i = 0; i < 4; ++i) {
     const PairValues v = WithFifthBits(*w[i], *w[i + 4]);
-    sums[i] = PairSums(_mm256_add_epi16(_mm256_maddubs_epi16(v.low, x0), _mm256_maddubs_epi16(v.high, x1)));
+    sums[i] = PairSums(
+        _mm256_add_epi16(_mm256_maddubs_epi16(v.low, x0), _mm256_maddubs_epi16(v.high, x1)));
   }
   return SumEachPair(sums);
 }
@@ -84,7 +91,8 @@ inline __m256 ScaledSumsWithMin(BlockRows<Block> w, __m256i sums, const BlockAct
 template <>
 struct Terms<BlockQ4_0> {
   static __m256 Of(BlockRows<BlockQ4_0> w, const BlockActivations& x) {
-    return ScaledSums<BlockQ4_0>(w, _mm256_sub_epi32(NibbleSums<BlockQ4_0>(w, x.values), ActivationSum(x, 8)));
+    return ScaledSums<BlockQ4_0>(
+        w, _mm256_sub_epi32(NibbleSums<BlockQ4_0>(w, x.values), ActivationSum(x, 8)));
   }
 };
 template <>
@@ -96,7 +104,8 @@ struct Terms<BlockQ4_1> {
 template <>
 struct Terms<BlockQ5_0> {
   static __m256 Of(BlockRows<BlockQ5_0> w, const BlockActivations& x) {
-    return ScaledSums<BlockQ5_0>(w, _mm256_sub_epi32(FiveBitSums<BlockQ5_0>(w, x.values), ActivationSum(x, 16)));
+    return ScaledSums<BlockQ5_0>(
+        w, _mm256_sub_epi32(FiveBitSums<BlockQ5_0>(w, x.values), ActivationSum(x, 16)));
   }
 };
 template <>

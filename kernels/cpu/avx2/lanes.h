@@ -20,7 +20,9 @@ struct Lanes {
   static __m256i FirstMask(int n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }
-  static Lanes LoadFirst(const float* p, int n) { return Lanes(_mm256_maskload_ps(p, FirstMask(n))); }
+  static Lanes LoadFirst(const float* p, int n) {
+    return Lanes(_mm256_maskload_ps(p, FirstMask(n)));
+  }
   static Lanes LoadHalves(const uint16_t* p) {
     return Lanes(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
   }
@@ -55,15 +57,19 @@ inline Lanes WithSignOf(Lanes magnitude, Lanes sign) {
   return Lanes(_mm256_or_ps(_mm256_andnot_ps(mask, magnitude.v), _mm256_and_ps(mask, sign.v)));
 }
 inline Lanes Less(Lanes a, Lanes b) { return Lanes(_mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ)); }
-inline Lanes Select(Lanes mask, Lanes a, Lanes b) { return Lanes(_mm256_blendv_ps(b.v, a.v, mask.v)); }
+inline Lanes Select(Lanes mask, Lanes a, Lanes b) {
+  return Lanes(_mm256_blendv_ps(b.v, a.v, mask.v));
+}
 template <int Shift>
 inline Lanes AddAndShiftBits(Lanes a, uint32_t addend) {
-  const __m256i sum = _mm256_add_epi32(_mm256_castps_si256(a.v), _mm256_set1_epi32(static_cast<int>(addend)));
+  const __m256i sum =
+      _mm256_add_epi32(_mm256_castps_si256(a.v), _mm256_set1_epi32(static_cast<int>(addend)));
   return Lanes(_mm256_castsi256_ps(_mm256_slli_epi32(sum, Shift)));
 }
 inline void StoreInt8(Lanes a, int8_t* p) {
   const __m256i ints = _mm256_cvtps_epi32(a.v);
-  const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(ints), _mm256_extracti128_si256(ints, 1));
+  const __m128i words =
+      _mm_packs_epi32(_mm256_castsi256_si128(ints), _mm256_extracti128_si256(ints, 1));
   _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(words, words));
 }
 

@@ -1,5 +1,5 @@
-// Integer products on AVX2: one row by rows, where the type has such a kernel; more by panels. One file a family, so
-// that they compile side by side.
+// Integer products on AVX2: one row by rows, where the type has such a kernel; more by panels. One
+// file a family, so that they compile side by side.
 #pragma once
 
 #include "kernels/cpu/avx2/panel.h"

@@ -1,5 +1,6 @@
-// Matmul for one activation row (decode): weights stream from memory once, eight rows abreast. The lanes of a register
-// are values of a weight row until a block's integer sum is complete; then they are the eight rows.
+// Matmul for one activation row (decode): weights stream from memory once, eight rows abreast. The
+// lanes of a register are values of a weight row until a block's integer sum is complete; then they
+// are the eight rows.
 #pragma once
 
 #include "kernels/cpu/avx2/integers.h"
@@ -32,14 +33,17 @@ struct BlockActivations {
   const int16_t* sums;  // of 16 values
 };
 
-// Terms<Block>::Of: what the blocks of eight rows add to their outputs, but for the activations' scale.
+// Terms<Block>::Of: what the blocks of eight rows add to their outputs, but for the activations'
+// scale.
 template <class Block>
 struct Terms;
 
-// The rows after these, a share of them for each block: they lie straight behind, so that a linear prefetch serves.
+// The rows after these, a share of them for each block: they lie straight behind, so that a linear
+// prefetch serves.
 inline void PrefetchShare(const uint8_t* begin, int64_t bytes, int32_t part, int32_t parts) {
   const int64_t first = bytes * part / parts / 64 * 64, last = bytes * (part + 1) / parts;
-  for (int64_t at = first; at < last; at += 64) _mm_prefetch(reinterpret_cast<const char*>(begin + at), _MM_HINT_T0);
+  for (int64_t at = first; at < last; at += 64)
+    _mm_prefetch(reinterpret_cast<const char*>(begin + at), _MM_HINT_T0);
 }
 
 template <class Block>
@@ -70,7 +74,8 @@ void RowMatMul(const MatMulArgs& a) {
       }
       float results[kAbreast];
       _mm256_storeu_ps(results, acc);
-      for (int i = 0; i < present; ++i) out[n + i] = a.bias != nullptr ? results[i] + a.bias[n + i] : results[i];
+      for (int i = 0; i < present; ++i)
+        out[n + i] = a.bias != nullptr ? results[i] + a.bias[n + i] : results[i];
     }
   }
 }

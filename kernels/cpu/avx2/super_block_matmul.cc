@@ -1,6 +1,6 @@
 // Products of the linear types with super-blocks.
-#include "kernels/cpu/avx2/super_block_terms.h"
 #include "kernels/cpu/avx2/matmul.h"
+#include "kernels/cpu/avx2/super_block_terms.h"
 
 namespace baton::kernels {
 inline namespace BATON_ISA_NAMESPACE {

@@ -10,7 +10,8 @@
 namespace baton::kernels {
 namespace {
 
-// t of one block of 32 and one row of activations: what the block adds to the output, but for their scale.
+// t of one block of 32 and one row of activations: what the block adds to the output, but for their
+// scale.
 template <class Block>
 float Block32Term(const Block& b, const int8_t* q, const int8_t* values, const int16_t* sums) {
   int32_t s = 0;

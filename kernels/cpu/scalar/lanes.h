@@ -1,4 +1,5 @@
-// Eight floats side by side, in plain C++: what the definition of sums over lanes means (ARITHMETIC.md).
+// Eight floats side by side, in plain C++: what the definition of sums over lanes means
+// (ARITHMETIC.md).
 #pragma once
 
 #include "kernels/exact_math.h"
@@ -39,9 +40,7 @@ struct Lanes {
   void StoreFirst(float* p, int n) const {
     for (int i = 0; i < n; ++i) p[i] = v[i];
   }
-  float Sum() const {
-    return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
-  }
+  float Sum() const { return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])); }
   float Max() const {
     float m = v[0];
     for (float x : v) m = MaxOf(m, x);
@@ -49,8 +48,8 @@ struct Lanes {
   }
 };
 
-#define BATON_LANES_OPERATOR(op)                            \
-  inline Lanes operator op(Lanes a, Lanes b) {              \
+#define BATON_LANES_OPERATOR(op)                                 \
+  inline Lanes operator op(Lanes a, Lanes b) {                   \
     return Lanes::Each([&](int i) { return a.v[i] op b.v[i]; }); \
   }
 BATON_LANES_OPERATOR(+)

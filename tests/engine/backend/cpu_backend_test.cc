@@ -1,0 +1,443 @@
+#include "engine/backend/cpu_backend.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/dispatch.h"
+#include "kernels/half.h"
+#include "tests/support/random_blocks.h"
+
+namespace baton::engine {
+namespace {
+
+using kernels::QuantType;
+
+struct Matrix {
+  int32_t rows = 0, cols = 0;
+  std::vector<float> values;
+  Matrix(int32_t r, int32_t c) : rows(r), cols(c), values(static_cast<size_t>(r) * c) {}
+  Activations View() { return {values.data(), rows, cols, cols}; }
+  float* Row(int32_t r) { return values.data() + int64_t{r} * cols; }
+};
+Matrix RandomMatrix(int32_t rows, int32_t cols, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  Matrix m(rows, cols);
+  for (float& v : m.values) v = normal(random);
+  return m;
+}
+
+// Every instruction set of this machine, with one, two and three threads.
+std::vector<std::unique_ptr<CpuBackend>> AllBackends() {
+  std::vector<std::unique_ptr<CpuBackend>> all;
+  for (const kernels::Isa& isa : kernels::KnownIsas()) {
+    if (!isa.supported) continue;
+    for (int threads : {1, 2, 3}) {
+      all.push_back(std::make_unique<CpuBackend>(kernels::FindKernelSet(isa.name), threads));
+    }
+  }
+  return all;
+}
+
+void ExpectSameBits(const Matrix& got, const Matrix& want, std::string_view what) {
+  ASSERT_EQ(got.values.size(), want.values.size());
+  EXPECT_EQ(std::memcmp(got.values.data(), want.values.data(), got.values.size() * sizeof(float)),
+            0)
+      << what;
+}
+
+Weight FloatsAsWeight(const float* values) {
+  Weight weight;
+  weight.data = values;
+  return weight;
+}
+struct TestWeight {
+  std::vector<uint8_t> bytes;
+  Weight weight;
+};
+TestWeight RandomWeight(CpuBackend& backend, QuantType type, int64_t in, int64_t out,
+                        int64_t slices, uint32_t seed) {
+  std::mt19937 random(seed);
+  TestWeight w{baton::testing::RandomBlocks(type, in * out * slices, random), {}};
+  const TensorView view{.name = "w",
+                        .type = type,
+                        .ne = {in, out, slices, 1},
+                        .data = reinterpret_cast<const std::byte*>(w.bytes.data()),
+                        .bytes = w.bytes.size()};
+  w.weight = *backend.Prepare(view);
+  return w;
+}
+
+// ---- attention ----------------------------------------------------------------------------------
+
+struct AttentionCase {
+  std::string name;
+  KvType type = KvType::kF16;
+  int32_t num_heads = 4, num_kv_heads = 2, key_dim = 16, value_dim = 16;
+  bool value_in_key = false;
+  float softcap = 0;
+  int32_t window = 0;
+  bool sinks = false;
+  bool alibi = false;
+  int32_t context = 70;
+  int32_t last_rows = 5;  // computed in one batch
+};
+
+std::vector<AttentionCase> AttentionCases() {
+  return {
+      {.name = "plain"},
+      {.name = "float32 cache", .type = KvType::kF32},
+      {.name = "soft cap", .softcap = 3},
+      {.name = "window", .window = 20},
+      {.name = "sinks", .sinks = true},
+      {.name = "alibi", .alibi = true},
+      {.name = "one kv head", .num_heads = 6, .num_kv_heads = 1, .key_dim = 24, .value_dim = 20},
+      {.name = "value in key",
+       .num_heads = 40,
+       .num_kv_heads = 1,
+       .key_dim = 40,
+       .value_dim = 32,
+       .value_in_key = true},
+      {.name = "three chunks", .num_kv_heads = 1, .context = 1200, .last_rows = 9},
+      {.name = "window over chunks",
+       .window = 600,
+       .sinks = true,
+       .context = 1300,
+       .last_rows = 40},
+      {.name = "wide heads",
+       .num_heads = 2,
+       .num_kv_heads = 1,
+       .key_dim = 128,
+       .value_dim = 136,
+       .context = 33},
+  };
+}
+
+// Rows of one sequence at the last positions of a context whose keys and values were stored in two
+// pieces.
+class AttentionRun {
+ public:
+  explicit AttentionRun(const AttentionCase& c)
+      : case_(c),
+        k_(RandomMatrix(c.context, c.num_kv_heads * c.key_dim, 1)),
+        v_(RandomMatrix(c.context, c.num_kv_heads * c.value_dim, 2)),
+        q_(RandomMatrix(c.last_rows, c.num_heads * c.key_dim, 3)),
+        sinks_(RandomMatrix(1, c.num_heads, 4)),
+        slopes_(c.num_heads) {
+    for (int h = 0; h < c.num_heads; ++h)
+      slopes_[h] = c.alibi ? 0.01f * static_cast<float>(h + 1) : 0;
+    const int32_t blocks = (c.context + 31) / 32;
+    for (int32_t b = 0; b < blocks; ++b)
+      table_.push_back((b * 7 + 3) % 64);  // scattered over the pool
+  }
+
+  // Computes rows [begin, end) of the last ones as a batch of their own.
+  Matrix Run(CpuBackend& backend, int32_t begin, int32_t end) {
+    KvLayer layer{.type = case_.type,
+                  .num_kv_heads = case_.num_kv_heads,
+                  .key_dim = case_.key_dim,
+                  .value_dim = case_.value_dim,
+                  .value_in_key = case_.value_in_key};
+    auto pool = *backend.Allocate(64 * backend.KvBlockBytes(layer));
+    std::memset(pool->data(), 0xff, pool->bytes());  // NaN, where nothing was stored
+    layer.blocks = pool.get();
+    const int32_t cut = case_.context / 3;
+    Store(backend, layer, 0, cut);
+    Store(backend, layer, cut, case_.context);
+
+    const int32_t first = case_.context - case_.last_rows;
+    const Weight sinks = FloatsAsWeight(sinks_.values.data());
+    const AttentionParams params{.num_heads = case_.num_heads,
+                                 .scale = Scale(),
+                                 .softcap = case_.softcap,
+                                 .window = case_.window,
+                                 .sinks = case_.sinks ? &sinks : nullptr,
+                                 .alibi_slopes = case_.alibi ? slopes_.data() : nullptr};
+    Matrix out(end - begin, case_.num_heads * case_.value_dim);
+    backend.Attention(params, layer, Layout(first + begin, first + end),
+                      q_.View().Rows(begin, end - begin), out.View());
+    return out;
+  }
+
+  // The same in double precision, of the stored values.
+  Matrix Reference() {
+    Matrix out(case_.last_rows, case_.num_heads * case_.value_dim);
+    for (int32_t r = 0; r < case_.last_rows; ++r) {
+      const int32_t position = case_.context - case_.last_rows + r;
+      for (int32_t h = 0; h < case_.num_heads; ++h) ReferenceHead(r, position, h, out);
+    }
+    return out;
+  }
+
+ private:
+  float Scale() const { return 1.0f / std::sqrt(static_cast<float>(case_.key_dim)); }
+  double Stored(float f) const {
+    return case_.type == KvType::kF32 ? f : kernels::HalfToFloat(kernels::FloatToHalf(f));
+  }
+  BatchLayout Layout(int32_t begin, int32_t end) {
+    BatchLayout layout;
+    for (int32_t p = begin; p < end; ++p)
+      layout.positions.push_back(p), layout.sequence.push_back(0);
+    layout.block_tables.emplace_back(table_);
+    return layout;
+  }
+  void Store(CpuBackend& backend, const KvLayer& layer, int32_t begin, int32_t end) {
+    backend.StoreKv(layer, Layout(begin, end), k_.View().Rows(begin, end - begin),
+                    v_.View().Rows(begin, end - begin));
+  }
+  void ReferenceHead(int32_t r, int32_t position, int32_t h, Matrix& out) {
+    const int32_t kv = h / (case_.num_heads / case_.num_kv_heads);
+    const float* q = q_.Row(r) + h * case_.key_dim;
+    const int32_t first = case_.window > 0 ? std::max(0, position - case_.window + 1) : 0;
+    std::vector<double> scores;
+    double max = case_.sinks ? double{sinks_.values[h]} : -INFINITY;
+    for (int32_t p = first; p <= position; ++p) {
+      double s = 0;
+      for (int32_t d = 0; d < case_.key_dim; ++d)
+        s += double{q[d]} * Stored(k_.Row(p)[kv * case_.key_dim + d]);
+      s *= Scale();
+      if (case_.softcap > 0) s = case_.softcap * std::tanh(s / case_.softcap);
+      s += double{slopes_[h]} * (p - position);
+      scores.push_back(s);
+      max = std::max(max, s);
+    }
+    double sum = case_.sinks ? std::exp(sinks_.values[h] - max) : 0;
+    for (double& s : scores) sum += s = std::exp(s - max);
+    for (int32_t d = 0; d < case_.value_dim; ++d) {
+      double o = 0;
+      for (int32_t p = first; p <= position; ++p) {
+        const float v = case_.value_in_key ? k_.Row(p)[kv * case_.key_dim + d]
+                                           : v_.Row(p)[kv * case_.value_dim + d];
+        o += scores[p - first] * Stored(v);
+      }
+      out.Row(r)[h * case_.value_dim + d] = static_cast<float>(o / sum);
+    }
+  }
+
+  AttentionCase case_;
+  Matrix k_, v_, q_, sinks_;
+  std::vector<float> slopes_;
+  std::vector<int32_t> table_;
+};
+
+TEST(CpuBackendTest, AttentionIsRightAndTheSameHoweverItIsDivided) {
+  const auto backends = AllBackends();
+  for (const AttentionCase& c : AttentionCases()) {
+    AttentionRun run(c);
+    const Matrix want = run.Reference();
+    const Matrix first = run.Run(*backends[0], 0, c.last_rows);
+    for (size_t i = 0; i < want.values.size(); ++i)
+      ASSERT_NEAR(first.values[i], want.values[i], 3e-6) << c.name << " " << i;
+    for (const auto& backend : backends) {
+      const std::string what = c.name + " on " + std::string(backend->name());
+      ExpectSameBits(run.Run(*backend, 0, c.last_rows), first, what);
+      const Matrix last = run.Run(*backend, c.last_rows - 1, c.last_rows);  // a row alone
+      EXPECT_EQ(std::memcmp(last.values.data(), first.values.data() + (c.last_rows - 1) * last.cols,
+                            last.cols * 4),
+                0)
+          << what;
+    }
+  }
+}
+
+// ---- products -----------------------------------------------------------------------------------
+
+TEST(CpuBackendTest, ProductsThatShareAnInputAreTheSameOnAllBackends) {
+  const auto backends = AllBackends();
+  const int32_t rows = 5, in = 256;
+  Matrix x = RandomMatrix(rows, in, 1), bias = RandomMatrix(1, 40, 2);
+  const Weight bias_weight = FloatsAsWeight(bias.values.data());
+  std::vector<TestWeight> weights;
+  const std::vector<std::pair<QuantType, int>> shapes = {{QuantType::kQ4_0, 48},
+                                                         {QuantType::kQ4_K, 40},
+                                                         {QuantType::kF16, 17},
+                                                         {QuantType::kQ6_K, 100}};
+  for (const auto& [type, out] : shapes)
+    weights.push_back(RandomWeight(*backends[0], type, in, out, 1, out));
+  std::vector<Matrix> first;
+  for (const auto& backend : backends) {
+    std::vector<Matrix> outs;
+    for (const auto& [type, out] : shapes) outs.emplace_back(rows, out);
+    std::vector<MatMulTarget> targets;
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      targets.push_back(
+          {&weights[i].weight, shapes[i].second == 40 ? &bias_weight : nullptr, outs[i].View()});
+    }
+    backend->MatMul(x.View(), targets);
+    if (first.empty()) {
+      first = outs;
+      for (size_t i = 0; i < shapes.size(); ++i) {  // each equals itself alone
+        Matrix alone(1, shapes[i].second);
+        const MatMulTarget target{&weights[i].weight, targets[i].bias, alone.View()};
+        backend->MatMul(x.View().Rows(2, 1), {&target, 1});
+        EXPECT_EQ(std::memcmp(alone.values.data(), first[i].Row(2), alone.cols * 4), 0);
+      }
+    }
+    for (size_t i = 0; i < shapes.size(); ++i) ExpectSameBits(outs[i], first[i], backend->name());
+  }
+}
+
+TEST(CpuBackendTest, EachHeadTakesItsSlice) {
+  for (const auto& backend : AllBackends()) {
+    for (QuantType type : {QuantType::kF32, QuantType::kQ8_0}) {
+      const int32_t rows = 3, heads = 4, in = 32, out = 24;
+      TestWeight w = RandomWeight(*backend, type, in, out, heads, 5);
+      Matrix x = RandomMatrix(rows, heads * in, 6), got(rows, heads * out);
+      // Row r * heads + h of both is head h of row r.
+      backend->HeadMatMul({x.values.data(), rows * heads, in, in}, w.weight,
+                          {got.values.data(), rows * heads, out, out});
+      for (int32_t h = 0; h < heads; ++h) {
+        Weight slice = w.weight;
+        slice.ne[2] = 1;
+        slice.data =
+            static_cast<const uint8_t*>(w.weight.data) + h * out * kernels::RowBytes(type, in);
+        Matrix want(rows, out);
+        const MatMulTarget target{&slice, nullptr, want.View()};
+        backend->MatMul(x.View().Columns(h * in, in), {&target, 1});
+        for (int32_t r = 0; r < rows; ++r) {
+          EXPECT_EQ(std::memcmp(got.Row(r) + h * out, want.Row(r), out * 4), 0) << backend->name();
+        }
+      }
+    }
+  }
+}
+
+TEST(CpuBackendTest, ExpertsMultiplyTheRowsThatChoseThem) {
+  for (const auto& backend : AllBackends()) {
+    const int32_t rows = 6, experts = 5, used = 2, in = 64, out = 20;
+    Matrix logits = RandomMatrix(rows, experts, 7), x = RandomMatrix(rows, in, 8),
+           bias = RandomMatrix(experts, out, 9);
+    const Weight bias_weight = FloatsAsWeight(bias.values.data());
+    TestWeight w = RandomWeight(*backend, QuantType::kQ4_0, in, out, experts, 10);
+    const Routing routing = backend->Route({.score = RouterScore::kSoftmax,
+                                            .num_experts = experts,
+                                            .num_used = used,
+                                            .normalize = true},
+                                           logits.View());
+    Matrix got(rows * used, out), sum(rows, out);
+    backend->ExpertMatMul(routing, x.View(), w.weight, &bias_weight, got.View());
+    backend->ExpertSum(routing, got.View(), sum.View());
+    const auto* chosen = static_cast<const int32_t*>(routing.experts->data());
+    const auto* weights = static_cast<const float*>(routing.weights->data());
+    for (int32_t r = 0; r < rows; ++r) {
+      EXPECT_GE(logits.Row(r)[chosen[2 * r]], logits.Row(r)[chosen[2 * r + 1]]);
+      EXPECT_NEAR(weights[2 * r] + weights[2 * r + 1], 1, 1e-6);
+      for (int32_t slot = 0; slot < used; ++slot) {
+        const int32_t e = chosen[r * used + slot];
+        Weight slice = w.weight;
+        slice.ne[2] = 1;
+        slice.data = static_cast<const uint8_t*>(w.weight.data) +
+                     e * out * kernels::RowBytes(QuantType::kQ4_0, in);
+        const Weight slice_bias = FloatsAsWeight(bias.Row(e));
+        Matrix want(1, out);
+        const MatMulTarget target{&slice, &slice_bias, want.View()};
+        backend->MatMul(x.View().Rows(r, 1), {&target, 1});
+        EXPECT_EQ(std::memcmp(got.Row(r * used + slot), want.values.data(), out * 4), 0);
+      }
+      const float want =
+          std::fma(weights[2 * r + 1], got.Row(2 * r + 1)[3], weights[2 * r] * got.Row(2 * r)[3]);
+      EXPECT_EQ(sum.Row(r)[3], want);
+    }
+  }
+}
+
+TEST(CpuBackendTest, RoutersChooseAsTheyShould) {
+  CpuBackend backend(kernels::FindKernelSet("scalar"), 1);
+  Matrix logits(1, 4);
+  logits.values = {1, 3, 3, 2};
+  const auto route = [&](const RouterParams& params) {
+    const Routing routing = backend.Route(params, logits.View());
+    const auto* ids = static_cast<const int32_t*>(routing.experts->data());
+    const auto* weights = static_cast<const float*>(routing.weights->data());
+    return std::pair(std::vector<int32_t>(ids, ids + 2), std::vector<float>(weights, weights + 2));
+  };
+  {  // equal logits: lowest id first
+    const auto [ids, weights] =
+        route({.score = RouterScore::kSoftmaxOfChosen, .num_experts = 4, .num_used = 2});
+    EXPECT_EQ(ids, (std::vector<int32_t>{1, 2}));
+    EXPECT_EQ(weights, (std::vector<float>{0.5f, 0.5f}));
+  }
+  {  // the bias chooses, but does not weigh
+    Matrix bias(1, 4);
+    bias.values = {9, 0, 0, 0};
+    const Weight b = FloatsAsWeight(bias.values.data());
+    const auto [ids, weights] = route({.score = RouterScore::kSigmoid,
+                                       .num_experts = 4,
+                                       .num_used = 2,
+                                       .scale = 2,
+                                       .selection_bias = &b});
+    EXPECT_EQ(ids, (std::vector<int32_t>{0, 1}));
+    EXPECT_NEAR(weights[0], 2 / (1 + std::exp(-1.0)), 1e-6);
+    EXPECT_NEAR(weights[1], 2 / (1 + std::exp(-3.0)), 1e-6);
+  }
+  {  // groups {0, 1} and {2, 3}: the second has the larger sum
+    const auto [ids, weights] = route({.score = RouterScore::kSoftmax,
+                                       .num_experts = 4,
+                                       .num_used = 2,
+                                       .num_groups = 2,
+                                       .num_used_groups = 1});
+    EXPECT_EQ(ids, (std::vector<int32_t>{2, 3}));
+    EXPECT_GT(weights[0], weights[1]);
+  }
+}
+
+TEST(CpuBackendTest, RotationFollowsPositions) {
+  const auto backends = AllBackends();
+  const RopeParams params{.pairs = RopePairs::kHalves,
+                          .dims = 8,
+                          .offset = 2,
+                          .inv_freq = {1, 0.1f, 0.01f, 0.001f},
+                          .magnitude = 1.5f};
+  BatchLayout layout{.positions = {0, 7, 100000}, .sequence = {0, 0, 0}, .block_tables = {}};
+  const Matrix x = RandomMatrix(3, 2 * 12, 11);
+  for (const auto& backend : backends) {
+    Matrix y = x;
+    const RopeTable table = backend->MakeRopeTable(params, layout);
+    backend->Rope(table, 12, y.View());
+    for (int32_t r = 0; r < 3; ++r) {
+      for (int head = 0; head < 2; ++head) {
+        const float* before = x.values.data() + r * 24 + head * 12;
+        const float* after = y.Row(r) + head * 12;
+        EXPECT_EQ(after[0], before[0]);
+        EXPECT_EQ(after[11], before[11]);
+        for (int i = 0; i < 4; ++i) {
+          const double angle = double{params.inv_freq[i]} * layout.positions[r];
+          const double want =
+              1.5 * (before[2 + i] * std::cos(angle) - before[6 + i] * std::sin(angle));
+          EXPECT_NEAR(after[2 + i], want, 1e-6);
+        }
+      }
+    }
+  }
+}
+
+TEST(CpuBackendTest, RefusesTypesWithoutKernels) {
+  CpuBackend backend(kernels::FindKernelSet("scalar"), 1);
+  const TensorView view{.name = "blk.0.x", .type = QuantType::kI32};
+  const auto weight = backend.Prepare(view);
+  EXPECT_EQ(weight.status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(std::string(Message(weight.status())).find("blk.0.x: weights of type I32"),
+            std::string::npos);
+}
+
+TEST(MakeBackendTest, NamesUnknownDevicesAndInstructionSets) {
+  EXPECT_EQ(MakeBackend({.device = "tpu"}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(MakeBackend({.threads = -1}).status().code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_EQ(setenv("BATON_ISA", "mmx", 1), 0);
+  const auto backend = MakeBackend({});
+  EXPECT_EQ(backend.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(Message(backend.status())).find("BATON_ISA: got 'mmx'"), std::string::npos);
+  ASSERT_EQ(setenv("BATON_ISA", "scalar", 1), 0);
+  const auto scalar = MakeBackend({.threads = 2});
+  ASSERT_TRUE(scalar.ok());
+  EXPECT_EQ((*scalar)->name(), "cpu (scalar, 2 threads)");
+  unsetenv("BATON_ISA");
+}
+
+}  // namespace
+}  // namespace baton::engine
