@@ -1,25 +1,52 @@
-// The gRPC face of LlmService: baton.v1.Inference, health checking, reflection.
+// baton.v1.Inference over LlmService: converts messages and moves chunks, nothing else.
+//
+// gRPC's threads call it. A client that reads slowly costs one merged chunk; one that goes away
+// cancels its request.
 #pragma once
 
-#include <memory>
-#include <string>
+#include <mutex>
+#include <thread>
+#include <vector>
 
+#include "baton/v1/inference.grpc.pb.h"
 #include "coordinator/llm_service.h"
-#include "coordinator/topology.h"
-#include "engine/base/status.h"
 
 namespace baton::coordinator {
 
-class InferenceServer {
+class InferenceService : public v1::Inference::CallbackService {
  public:
-  // Listens at topology.grpc_address. Refuses an address beyond loopback without TLS or `insecure`.
-  // `service` must outlive the server.
-  static absl::StatusOr<std::unique_ptr<InferenceServer>> Start(const Topology& topology,
-                                                                LlmService* service);
-  virtual ~InferenceServer() = default;  // Shutdown
+  // `service` must outlive this.
+  explicit InferenceService(LlmService* service) : service_(service) {}
 
-  virtual std::string address() const = 0;  // with the real port
-  virtual void Shutdown() = 0;              // open calls are cut after a moment
+  grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(
+      grpc::CallbackServerContext* context, const v1::GenerateRequest* request) override;
+  grpc::ServerWriteReactor<v1::GenerateResponse>* Chat(grpc::CallbackServerContext* context,
+                                                       const v1::ChatRequest* request) override;
+  grpc::ServerWriteReactor<v1::ScoreResponse>* Score(grpc::CallbackServerContext* context,
+                                                     const v1::ScoreRequest* request) override;
+  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
+                                     const v1::TokenizeRequest* request,
+                                     v1::TokenizeResponse* response) override;
+  grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context,
+                                       const v1::DetokenizeRequest* request,
+                                       v1::DetokenizeResponse* response) override;
+  grpc::ServerUnaryReactor* RenderChat(grpc::CallbackServerContext* context,
+                                       const v1::RenderChatRequest* request,
+                                       v1::RenderChatResponse* response) override;
+  grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* context,
+                                     const v1::GetModelRequest* request,
+                                     v1::ModelInfo* response) override;
+  grpc::ServerUnaryReactor* GetCluster(grpc::CallbackServerContext* context,
+                                       const v1::GetClusterRequest* request,
+                                       v1::ClusterInfo* response) override;
+  grpc::ServerUnaryReactor* DrainWorker(grpc::CallbackServerContext* context,
+                                        const v1::DrainWorkerRequest* request,
+                                        v1::DrainWorkerResponse* response) override;
+
+ private:
+  LlmService* const service_;
+  std::mutex mutex_;
+  std::vector<std::jthread> drains_;  // guarded by mutex_; end before the rest
 };
 
 }  // namespace baton::coordinator

@@ -70,7 +70,8 @@ struct Limits {
 struct Topology {
   std::string file;  // "" where it was made by flags
   std::string model;
-  int32_t context = 4096;
+  int32_t context =
+      0;  // positions per sequence; 0: 4096, or less where the model was trained with less
   int32_t sequences = 8;
   std::string grpc_address = "127.0.0.1:7070";
   std::string http_address;          // empty: no gateway

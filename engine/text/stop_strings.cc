@@ -20,7 +20,12 @@ std::string StopStrings::Append(std::string_view text) {
   withheld_ += text;
 
   size_t match = std::string::npos;
-  for (const std::string& stop : stops_) match = std::min(match, withheld_.find(stop));
+  for (const std::string& stop : stops_) {
+    const size_t begin = withheld_.find(stop);
+    if (begin >= match) continue;
+    match = begin;
+    matched_ = stop;
+  }
   if (match != std::string::npos) {
     stopped_ = true;
     std::string shown = withheld_.substr(0, match);

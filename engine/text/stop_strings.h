@@ -26,6 +26,7 @@ class StopStrings {
   // nothing is shown.
   std::string Append(std::string_view text);
   bool stopped() const { return stopped_; }
+  const std::string& matched() const { return matched_; }  // the stop string that was found
   // The end of generation without a stop: what was withheld.
   std::string Flush();
 
@@ -33,6 +34,7 @@ class StopStrings {
   std::vector<std::string> stops_;
   std::string withheld_;  // shorter than the longest stop string
   bool stopped_ = false;
+  std::string matched_;
 };
 
 }  // namespace baton::engine

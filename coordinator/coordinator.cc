@@ -1,0 +1,260 @@
+#include "coordinator/coordinator.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <limits>
+#include <random>
+#include <utility>
+
+#include "coordinator/answer.h"
+#include "coordinator/model_placer.h"
+#include "coordinator/pipeline.h"
+#include "coordinator/recovery.h"
+#include "coordinator/request_check.h"
+#include "coordinator/served_model.h"
+#include "coordinator/worker_registry.h"
+
+namespace baton::coordinator {
+
+using engine::TokenId;
+
+namespace {
+
+uint64_t ResidentBytes() {
+  uint64_t pages = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> pages >> resident;
+  return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+uint64_t DrawSeed() {
+  static std::atomic<uint64_t> counter = std::random_device()();
+  return (++counter * 0x9E3779B97F4A7C15u) ^ static_cast<uint64_t>(absl::ToUnixNanos(absl::Now()));
+}
+
+// Rows of a ScoreRequest, one after another.
+class ScoreAnswer : public SequenceObserver {
+ public:
+  explicit ScoreAnswer(ScoreSink sink) : sink_(std::move(sink)) {}
+  bool OnResult(int32_t position, const engine::RowResult& result) override {
+    ScoreChunk chunk;
+    chunk.row = position;
+    chunk.logits = result.logits;
+    chunk.logprob = result.logprob;
+    sink_(std::move(chunk));
+    return true;
+  }
+  void OnEnd(EndReason /*reason*/, const absl::Status& status) override {
+    ScoreChunk chunk;
+    chunk.done = true;
+    chunk.status = status;
+    sink_(std::move(chunk));
+  }
+
+ private:
+  ScoreSink sink_;
+};
+
+class ClusterCoordinator : public Coordinator, public LlmService {
+ public:
+  static absl::StatusOr<std::unique_ptr<ClusterCoordinator>> Create(
+      const Topology& topology, wire::WorkerConnector* connector) {
+    ASSIGN_OR_RETURN(std::unique_ptr<ServedModel> model, ServedModel::Open(topology));
+    ASSIGN_OR_RETURN(std::unique_ptr<ModelPlacer> placer,
+                     ModelPlacer::Create(topology, model.get()));
+    return std::unique_ptr<ClusterCoordinator>(
+        new ClusterCoordinator(topology, connector, std::move(model), std::move(placer)));
+  }
+  ~ClusterCoordinator() override { Shutdown(); }
+
+  void Start() override { recovery_->Start(); }
+  absl::Status WaitReady(absl::Time deadline) override { return recovery_->WaitReady(deadline); }
+  void Shutdown() override {
+    recovery_->Stop();
+    pipeline_->Refuse(Unavailable("coordinator: it is shutting down"));
+  }
+  LlmService* service() override { return this; }
+
+  absl::StatusOr<uint64_t> Generate(const GenerationRequest& request, GenerationSink sink) override;
+  absl::StatusOr<uint64_t> Score(const ScoreRequest& request, ScoreSink sink) override;
+  void Cancel(uint64_t id) override { pipeline_->Cancel(id); }
+  absl::StatusOr<std::vector<TokenId>> Tokenize(std::string_view text, bool parse_special,
+                                                bool add_special) override {
+    return model_->tokenizer().Encode(text,
+                                      {.parse_special = parse_special, .add_special = add_special});
+  }
+  absl::StatusOr<std::string> Detokenize(std::span<const TokenId> ids, bool special) override {
+    RETURN_IF_ERROR(CheckTokenIds(ids, model_->hyperparams().vocab_size));
+    return model_->tokenizer().Decode(ids, special);
+  }
+  absl::StatusOr<RenderedChat> RenderChat(const ChatPrompt& prompt) override {
+    ASSIGN_OR_RETURN(const engine::PromptText rendered, model_->RenderChat(prompt));
+    return RenderedChat{rendered.text, model_->tokenizer().EncodePrompt(rendered)};
+  }
+  ModelSummary model() const override { return model_->summary(); }
+  ClusterStatus cluster() const override;
+  absl::Status DrainWorker(std::string_view name, absl::Time deadline) override {
+    return recovery_->Drain(name, deadline);
+  }
+
+ private:
+  ClusterCoordinator(const Topology& topology, wire::WorkerConnector* connector,
+                     std::unique_ptr<ServedModel> model, std::unique_ptr<ModelPlacer> placer);
+
+  absl::Status CheckReady() const;
+  std::vector<StageOfWorker> Stages() const;
+
+  const std::unique_ptr<ServedModel> model_;
+  const std::unique_ptr<ModelPlacer> placer_;
+  const absl::Time started_ = absl::Now();
+  const std::string instance_ = fmt::format("{:08x}", DrawSeed() & 0xFFFFFFFF);
+  std::atomic<uint64_t> last_id_ = 0;
+  WorkerRegistry registry_;
+  std::unique_ptr<Recovery>
+      recovery_;  // stopped first (Shutdown), but there for the pipeline's last words
+  std::unique_ptr<Pipeline> pipeline_;
+};
+
+PipelineOptions MakePipelineOptions(const Topology& topology, const ServedModel& model,
+                                    int32_t num_kv_blocks) {
+  PipelineOptions options;
+  options.scheduler.num_stages = static_cast<int32_t>(topology.workers.size());
+  options.scheduler.vocab_size = model.hyperparams().vocab_size;
+  options.scheduler.context_length = model.summary().context_length;
+  options.scheduler.num_kv_blocks = num_kv_blocks;
+  options.scheduler.max_rows = topology.limits.batch_rows;
+  options.scheduler.max_sequences = topology.sequences;
+  options.scheduler.max_waiting = topology.limits.queue;
+  options.scheduler.chunk_rows = topology.limits.chunk_rows;
+  options.scheduler.prefix_cache = topology.prefix_cache;
+  options.step_deadline = topology.limits.step;
+  return options;
+}
+
+ClusterCoordinator::ClusterCoordinator(const Topology& topology, wire::WorkerConnector* connector,
+                                       std::unique_ptr<ServedModel> model,
+                                       std::unique_ptr<ModelPlacer> placer)
+    : model_(std::move(model)),
+      placer_(std::move(placer)),
+      registry_(topology.workers, topology.spares, connector) {
+  pipeline_ = std::make_unique<Pipeline>(
+      MakePipelineOptions(topology, *model_, placer_->num_kv_blocks()),
+      [this](const Pipeline::Failure& failure) { recovery_->OnPipelineFailure(failure); });
+  RecoveryOptions options;
+  options.limits = topology.limits;
+  recovery_ = std::make_unique<Recovery>(options, &registry_, pipeline_.get(), placer_.get());
+}
+
+// Requests wait while a lost worker is replaced, but not for a cluster that has never been up or
+// has given up.
+absl::Status ClusterCoordinator::CheckReady() const {
+  const Recovery::Snapshot snapshot = recovery_->snapshot();
+  if (snapshot.state == ClusterState::kLoading) {
+    return Unavailable("cluster: it is still loading{}{}", snapshot.reason.empty() ? "" : ": ",
+                       snapshot.reason);
+  }
+  if (snapshot.state == ClusterState::kFailed) return Unavailable("cluster: {}", snapshot.reason);
+  return absl::OkStatus();
+}
+
+std::vector<StageOfWorker> ClusterCoordinator::Stages() const {
+  std::vector<StageOfWorker> stages;
+  for (const Placement& stage : recovery_->snapshot().placement) {
+    stages.push_back({registry_.entry(stage.worker).name, stage.layers});
+  }
+  return stages;
+}
+
+absl::StatusOr<uint64_t> ClusterCoordinator::Generate(const GenerationRequest& request,
+                                                      GenerationSink sink) {
+  RETURN_IF_ERROR(CheckGenerationRequest(request, model_->hyperparams().vocab_size));
+  ASSIGN_OR_RETURN(std::vector<TokenId> tokens, model_->Encode(request));
+  const int32_t context = model_->summary().context_length;
+  const int32_t length =
+      static_cast<int32_t>(std::min<size_t>(tokens.size(), std::numeric_limits<int32_t>::max()));
+  const int32_t wanted = request.max_tokens.value_or(std::numeric_limits<int32_t>::max());
+  if (length > context || (length == context && wanted > 0)) {
+    return InvalidArgument(
+        "prompt: {} tokens leave no room in the context of {}; shorten it or raise `context`",
+        length, context);
+  }
+  RETURN_IF_ERROR(CheckReady());
+
+  SequenceRequest sequence;
+  sequence.id = ++last_id_;
+  AnswerOptions answer;
+  answer.request_id = fmt::format("{}-{}", instance_, sequence.id);
+  answer.prompt = tokens;
+  answer.stop = request.stop;
+  answer.ignore_eos = request.ignore_eos;
+  answer.load_ms = absl::ToDoubleMilliseconds(recovery_->snapshot().load_time);
+  answer.tokenizer = &model_->tokenizer();
+  answer.stages = [this] { return Stages(); };
+  answer.sink = std::move(sink);
+  sequence.observer = std::make_shared<Answer>(std::move(answer));
+  if (wanted == 0) {
+    sequence.observer->OnEnd(EndReason::kLength, absl::OkStatus());
+    return sequence.id;
+  }
+  sequence.tokens = std::move(tokens);
+  sequence.max_new_tokens = wanted;
+  sequence.sampling = request.sampling;
+  if (!request.has_seed) sequence.sampling.seed = DrawSeed();
+  sequence.priority = request.priority;
+  sequence.deadline = request.deadline;
+  const uint64_t id = sequence.id;
+  pipeline_->Submit(std::move(sequence));
+  return id;
+}
+
+absl::StatusOr<uint64_t> ClusterCoordinator::Score(const ScoreRequest& request, ScoreSink sink) {
+  const std::vector<TokenId>& tokens = request.tokens;
+  RETURN_IF_ERROR(CheckTokenIds(tokens, model_->hyperparams().vocab_size));
+  const int32_t context = model_->summary().context_length;
+  const int32_t needed = request.logits ? 1 : 2;
+  if (tokens.size() < static_cast<size_t>(needed)) {
+    return InvalidArgument("tokens: {}, expected at least {}", tokens.size(), needed);
+  }
+  if (tokens.size() > static_cast<size_t>(context)) {
+    return InvalidArgument("tokens: {}, but the context holds {}", tokens.size(), context);
+  }
+  // A log-probability is that of the token after a row, so the last token gives no row.
+  const int32_t rows = static_cast<int32_t>(tokens.size()) - (request.logits ? 0 : 1);
+  if (request.last < 0 || request.last > rows) {
+    return InvalidArgument("last: {}, expected 0 to {}", request.last, rows);
+  }
+  RETURN_IF_ERROR(CheckReady());
+  SequenceRequest sequence;
+  sequence.id = ++last_id_;
+  sequence.tokens.assign(tokens.begin(), tokens.begin() + rows);
+  sequence.kind = request.logits ? engine::OutputKind::kLogits : engine::OutputKind::kScore;
+  sequence.first_output = request.last > 0 ? rows - request.last : 0;
+  sequence.final_target = tokens.back();
+  sequence.deadline = request.deadline;
+  sequence.observer = std::make_shared<ScoreAnswer>(std::move(sink));
+  const uint64_t id = sequence.id;
+  pipeline_->Submit(std::move(sequence));
+  return id;
+}
+
+ClusterStatus ClusterCoordinator::cluster() const {
+  ClusterStatus status;
+  status.model = model_->summary();
+  status.pid = getpid();
+  status.rss_bytes = ResidentBytes();
+  status.uptime_s = absl::ToDoubleSeconds(absl::Now() - started_);
+  status.state = recovery_->snapshot();
+  status.workers = registry_.Snapshot();
+  status.pipeline = pipeline_->stats();
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Create(const Topology& topology,
+                                                                 wire::WorkerConnector* connector) {
+  return ClusterCoordinator::Create(topology, connector);
+}
+
+}  // namespace baton::coordinator

@@ -1,0 +1,55 @@
+// Divides the served model among workers as they are found: what they say of themselves goes into
+// the planner, what comes out becomes load requests.
+//
+// Owner: the coordinator; called by recovery.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "coordinator/planner.h"
+#include "coordinator/recovery.h"
+#include "coordinator/served_model.h"
+#include "coordinator/topology.h"
+
+namespace baton::coordinator {
+
+// KV blocks of the whole pool, on each stage. InvalidArgument where the numbers do not make sense.
+absl::StatusOr<int32_t> NumKvBlocks(const Topology& topology, int32_t context_length);
+
+// The request without workers' own measures: as `baton plan` makes it, without asking anybody.
+absl::StatusOr<PlanRequest> MakePlanRequest(const Topology& topology, const ServedModel& model);
+
+// Plans from the topology and the model's headers alone.
+struct OfflinePlan {
+  PlanRequest request;
+  Plan plan;
+  std::vector<std::vector<std::string>> parts;  // files that each stage needs
+};
+absl::StatusOr<OfflinePlan> PlanOffline(const Topology& topology);
+
+class ModelPlacer : public Placer {
+ public:
+  static absl::StatusOr<std::unique_ptr<ModelPlacer>> Create(const Topology& topology,
+                                                             const ServedModel* model);
+
+  absl::StatusOr<std::vector<Placement>> Place(const WorkerRegistry& registry,
+                                               const std::vector<size_t>& workers) override;
+  absl::Status CheckFits(const WorkerRegistry& registry, const Placement& placement) override;
+  std::string fingerprint() const override { return model_->summary().fingerprint; }
+  absl::StatusOr<wire::LoadRequest> MakeLoadRequest(engine::LayerRange layers) override;
+
+  int32_t num_kv_blocks() const { return num_kv_blocks_; }
+
+ private:
+  ModelPlacer(const Topology& topology, const ServedModel* model)
+      : topology_(topology), model_(model) {}
+
+  const Topology topology_;
+  const ServedModel* const model_;
+  PlanRequest base_;  // workers as in the topology
+  int32_t num_kv_blocks_ = 0;
+};
+
+}  // namespace baton::coordinator

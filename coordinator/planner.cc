@@ -1,0 +1,287 @@
+#include "coordinator/planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace baton::coordinator {
+
+using engine::LayerRange;
+
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+int32_t NumLayers(const PlanRequest& request) {
+  return static_cast<int32_t>(request.cost.layers.size());
+}
+
+bool SpeedsKnown(const PlanRequest& request) {
+  return std::all_of(request.workers.begin(), request.workers.end(),
+                     [](const PlanWorker& worker) { return worker.read_bytes_per_s > 0; });
+}
+
+// Sequences that decode together when as many groups as workers follow each other.
+int32_t GroupRows(const PlanRequest& request) {
+  const int32_t workers = std::max<int32_t>(1, static_cast<int32_t>(request.workers.size()));
+  return std::max(1, (request.sequences + workers - 1) / workers);
+}
+
+// Seconds for a decode micro-batch of `rows`. Where no speeds are known, memory stands for them.
+double StageSeconds(const PlanRequest& request, size_t worker, LayerRange layers, int32_t rows) {
+  const engine::StageCost cost = engine::CostOfStage(request.cost, layers);
+  const PlanWorker& who = request.workers[worker];
+  if (!SpeedsKnown(request)) {
+    const double share = who.memory_bytes > 0 ? static_cast<double>(who.memory_bytes) : 1e9;
+    return static_cast<double>(cost.read_bytes_per_token) / share;
+  }
+  double seconds = static_cast<double>(cost.read_bytes_per_token) / who.read_bytes_per_s;
+  if (who.flops_per_s > 0)
+    seconds += static_cast<double>(cost.flops_per_token) * rows / who.flops_per_s;
+  return seconds;
+}
+
+double LinkSeconds(const PlanRequest& request, size_t from, size_t to, double bytes) {
+  if (request.links.empty() || !SpeedsKnown(request)) return 0;
+  const PlanLink& link = request.links[from][to];
+  return link.latency_s + (link.bytes_per_s > 0 ? bytes / link.bytes_per_s : 0);
+}
+
+double HiddenBytes(const PlanRequest& request, int32_t rows) {
+  return sizeof(float) * static_cast<double>(request.hidden_size) * rows;
+}
+
+absl::Status CheckExplicit(const PlanRequest& request) {
+  const int32_t num_layers = NumLayers(request);
+  int32_t covered = 0;  // layers up to here are given out
+  bool open = false;    // workers with automatic ranges stand between
+  const PlanWorker* before = nullptr;
+  const auto where = [&](const PlanWorker& worker) {
+    return fmt::format("{}:{}: worker {}", request.file, worker.line, worker.name);
+  };
+  for (const PlanWorker& worker : request.workers) {
+    if (!worker.layers) {
+      open = true;
+      continue;
+    }
+    const LayerRange range = *worker.layers;
+    if (range.begin < 0 || range.end > num_layers) {
+      return InvalidArgument("{}: layers {}-{}, but the model has 0-{}", where(worker), range.begin,
+                             range.end - 1, num_layers - 1);
+    }
+    if (range.begin < covered) {
+      return InvalidArgument(
+          "{}: layer {} is given to worker {} already; expected layers from {} on", where(worker),
+          range.begin, before != nullptr ? before->name : "", covered);
+    }
+    if (range.begin > covered && !open) {
+      return InvalidArgument("{}: layers begin at {}, but layer {} is given to no worker",
+                             where(worker), range.begin, covered);
+    }
+    covered = range.end;
+    open = false;
+    before = &worker;
+  }
+  if (covered < num_layers && !open) {
+    return InvalidArgument(
+        "{}: layers {}-{} are given to no worker; the last one, {}, ends at layer {}", request.file,
+        covered, num_layers - 1, before != nullptr ? before->name : "", covered - 1);
+  }
+  return absl::OkStatus();
+}
+
+bool Allows(const PlanWorker& worker, LayerRange layers) {
+  if (worker.layers && *worker.layers != layers) return false;
+  return !worker.num_layers || *worker.num_layers == layers.size();
+}
+
+// Finds the best division by dynamic programming: best[w][l] is that of layers [0, l) whose last
+// stage is on worker w.
+class Program {
+ public:
+  Program(const PlanRequest& request, bool check_memory)
+      : request_(request),
+        num_layers_(NumLayers(request)),
+        rows_(request.objective == Objective::kLatency ? 1 : GroupRows(request)) {
+    const size_t workers = request.workers.size();
+    seconds_.assign(workers, std::vector<double>((num_layers_ + 1) * (num_layers_ + 1), kInfinite));
+    for (size_t w = 0; w < workers; ++w) {
+      for (int32_t begin = 0; begin < num_layers_; ++begin) {
+        for (int32_t end = begin + 1; end <= num_layers_; ++end) {
+          const LayerRange range{begin, end};
+          if (!Allows(request.workers[w], range)) continue;
+          if (check_memory && !StageOn(request, w, range).fits()) continue;
+          seconds_[w][Index(range)] = StageSeconds(request, w, range, rows_);
+        }
+      }
+    }
+  }
+
+  // Ranges by worker; those of skipped ones are empty. Nothing: there is no division.
+  std::vector<LayerRange> Solve() {
+    if (request_.objective == Objective::kLatency) return Run(/*slowest=*/kInfinite, /*sum=*/true);
+    // The least bottleneck first; of all divisions that reach it, the one with the least latency.
+    const std::vector<LayerRange> fastest = Run(kInfinite, /*sum=*/false);
+    if (fastest.empty()) return {};
+    double slowest = 0;
+    for (size_t w = 0; w < fastest.size(); ++w) {
+      if (fastest[w].size() > 0) slowest = std::max(slowest, seconds_[w][Index(fastest[w])]);
+    }
+    return Run(slowest, /*sum=*/true);
+  }
+
+ private:
+  size_t Index(LayerRange range) const {
+    return static_cast<size_t>(range.begin) * (num_layers_ + 1) + range.end;
+  }
+
+  bool MaySkip(size_t begin, size_t end) const {  // workers [begin, end)
+    return std::none_of(request_.workers.begin() + begin, request_.workers.begin() + end,
+                        [](const PlanWorker& w) { return w.layers || w.num_layers; });
+  }
+
+  std::vector<LayerRange> Run(double slowest, bool sum) const {
+    struct Cell {
+      double cost = kInfinite;
+      int32_t begin = 0;      // of the last stage's range
+      int32_t previous = -1;  // worker of the stage before
+    };
+    const size_t workers = request_.workers.size();
+    std::vector<std::vector<Cell>> best(workers, std::vector<Cell>(num_layers_ + 1));
+    const double hidden = HiddenBytes(request_, rows_);
+    for (size_t w = 0; w < workers; ++w) {
+      for (int32_t end = 1; end <= num_layers_; ++end) {
+        const auto consider = [&](int32_t begin, int32_t previous, double before, double link) {
+          const double seconds = seconds_[w][Index({begin, end})];
+          if (seconds > slowest || before == kInfinite) return;
+          const double cost = sum ? before + link + seconds : std::max(before, seconds);
+          if (cost < best[w][end].cost) best[w][end] = {cost, begin, previous};
+        };
+        if (MaySkip(0, w)) consider(0, -1, 0, LinkSeconds(request_, 0, w + 1, 0));
+        for (size_t p = 0; p < w; ++p) {
+          if (!MaySkip(p + 1, w)) continue;
+          const double link = LinkSeconds(request_, p + 1, w + 1, hidden);
+          for (int32_t begin = 1; begin < end; ++begin) {
+            consider(begin, static_cast<int32_t>(p), best[p][begin].cost, link);
+          }
+        }
+      }
+    }
+    int32_t last = -1;
+    double least = kInfinite;
+    for (size_t w = 0; w < workers; ++w) {
+      if (!MaySkip(w + 1, workers)) continue;
+      const double cost =
+          best[w][num_layers_].cost + (sum ? LinkSeconds(request_, w + 1, 0, 0) : 0);
+      if (cost < least) {
+        least = cost;
+        last = static_cast<int32_t>(w);
+      }
+    }
+    if (last < 0) return {};
+    std::vector<LayerRange> ranges(workers);
+    for (int32_t end = num_layers_; last >= 0;) {
+      const Cell& cell = best[last][end];
+      ranges[last] = {cell.begin, end};
+      end = cell.begin;
+      last = cell.previous;
+    }
+    return ranges;
+  }
+
+  const PlanRequest& request_;
+  const int32_t num_layers_;
+  const int32_t rows_;
+  std::vector<std::vector<double>> seconds_;  // [workers][begin * (num_layers + 1) + end]
+};
+
+void Explain(const PlanRequest& request, Plan* plan) {
+  plan->notes.push_back(
+      plan->speeds_known ? "ranges by the given speeds, by exact search"
+                         : "speeds are not known: ranges in proportion to memory, by exact search");
+  for (size_t w = 0; w < request.workers.size(); ++w) {
+    const bool used = std::any_of(plan->stages.begin(), plan->stages.end(),
+                                  [w](const PlanStage& stage) { return stage.worker == w; });
+    if (!used)
+      plan->notes.push_back(
+          fmt::format("{} is left out: it would slow the others down", request.workers[w].name));
+  }
+}
+
+void Predict(const PlanRequest& request, Plan* plan) {
+  if (!plan->speeds_known) return;
+  double slowest = 0;
+  size_t from = 0;
+  for (const PlanStage& stage : plan->stages) {
+    plan->latency_s_per_token +=
+        LinkSeconds(request, from, stage.worker + 1, from == 0 ? 0 : HiddenBytes(request, 1));
+    plan->latency_s_per_token += StageSeconds(request, stage.worker, stage.layers, 1);
+    from = stage.worker + 1;
+  }
+  plan->latency_s_per_token += LinkSeconds(request, from, 0, 0);
+  const int32_t stages = static_cast<int32_t>(plan->stages.size());
+  const int32_t groups = std::max(1, std::min(stages, request.sequences));
+  const int32_t rows = (request.sequences + groups - 1) / groups;
+  double round = 0;  // of one group through all stages
+  for (const PlanStage& stage : plan->stages) {
+    const double seconds = StageSeconds(request, stage.worker, stage.layers, rows);
+    slowest = std::max(slowest, seconds);
+    round += seconds;
+  }
+  // Groups follow each other: each comes back after a whole round, or when the slowest stage has
+  // done all.
+  plan->tokens_per_s = request.sequences / std::max(slowest * groups, round);
+}
+
+}  // namespace
+
+PlanStage StageOn(const PlanRequest& request, size_t worker, LayerRange layers) {
+  const engine::StageCost cost = engine::CostOfStage(request.cost, layers);
+  PlanStage stage;
+  stage.worker = worker;
+  stage.layers = layers;
+  stage.weights_bytes = cost.weights_bytes;
+  stage.kv_bytes = cost.kv_bytes_per_position * static_cast<uint64_t>(request.kv_positions);
+  stage.scratch_bytes = request.scratch_bytes;
+  stage.budget_bytes = request.workers[worker].memory_bytes;
+  stage.seconds = StageSeconds(request, worker, layers, GroupRows(request));
+  return stage;
+}
+
+PlanScore ScoreOf(const PlanRequest& request, const std::vector<PlanStage>& stages) {
+  const int32_t rows = request.objective == Objective::kLatency ? 1 : GroupRows(request);
+  PlanScore score;
+  size_t from = 0;
+  for (const PlanStage& stage : stages) {
+    const double seconds = StageSeconds(request, stage.worker, stage.layers, rows);
+    score.slowest_s = std::max(score.slowest_s, seconds);
+    score.sum_s += seconds + LinkSeconds(request, from, stage.worker + 1,
+                                         from == 0 ? 0 : HiddenBytes(request, rows));
+    from = stage.worker + 1;
+  }
+  score.sum_s += LinkSeconds(request, from, 0, 0);
+  return score;
+}
+
+absl::StatusOr<Plan> MakePlan(const PlanRequest& request) {
+  if (request.workers.empty()) return InvalidArgument("{}: workers: there is none", request.file);
+  RETURN_IF_ERROR(CheckExplicit(request));
+  Plan plan;
+  plan.speeds_known = SpeedsKnown(request);
+  std::vector<LayerRange> ranges = Program(request, /*check_memory=*/true).Solve();
+  plan.fits = !ranges.empty();
+  if (!plan.fits) ranges = Program(request, /*check_memory=*/false).Solve();
+  if (ranges.empty()) {
+    return InvalidArgument(
+        "{}: layers: the given ranges and counts cannot cover layers 0-{} exactly", request.file,
+        NumLayers(request) - 1);
+  }
+  for (size_t w = 0; w < ranges.size(); ++w) {
+    if (ranges[w].size() > 0) plan.stages.push_back(StageOn(request, w, ranges[w]));
+  }
+  Explain(request, &plan);
+  Predict(request, &plan);
+  return plan;
+}
+
+}  // namespace baton::coordinator

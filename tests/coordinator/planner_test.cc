@@ -1,0 +1,196 @@
+#include "coordinator/planner.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <random>
+
+namespace baton::coordinator {
+namespace {
+
+using engine::LayerRange;
+
+PlanRequest Model(int32_t layers, uint64_t layer_bytes = 1000) {
+  PlanRequest request;
+  request.file = "t.yaml";
+  engine::LayerCost cost;
+  cost.weights_bytes = cost.read_bytes_per_token = layer_bytes;
+  cost.kv_bytes_per_position = 2;
+  cost.flops_per_token = 2 * layer_bytes;
+  request.cost.layers.assign(layers, cost);
+  request.hidden_size = 16;
+  request.kv_positions = 10;
+  return request;
+}
+
+PlanWorker Worker(const std::string& name, uint64_t memory, double speed = 0) {
+  PlanWorker worker;
+  worker.name = name;
+  worker.memory_bytes = memory;
+  worker.read_bytes_per_s = speed;
+  return worker;
+}
+
+// Whether a is better than b.
+bool Better(const PlanRequest& request, const PlanScore& a, const PlanScore& b) {
+  constexpr double kSame = 1e-12;
+  if (request.objective == Objective::kThroughput && std::abs(a.slowest_s - b.slowest_s) > kSame) {
+    return a.slowest_s < b.slowest_s;
+  }
+  return a.sum_s < b.sum_s - kSame;
+}
+
+// All ways to give layers [begin, …) to workers [worker, …).
+void BruteForce(const PlanRequest& request, size_t worker, int32_t begin,
+                std::vector<PlanStage>* stages, std::optional<PlanScore>* best) {
+  const int32_t num_layers = static_cast<int32_t>(request.cost.layers.size());
+  if (worker == request.workers.size()) {
+    if (begin < num_layers) return;
+    const PlanScore score = ScoreOf(request, *stages);
+    if (!*best || Better(request, score, **best)) *best = score;
+    return;
+  }
+  const PlanWorker& who = request.workers[worker];
+  if (!who.layers && !who.num_layers) BruteForce(request, worker + 1, begin, stages, best);
+  for (int32_t end = begin + 1; end <= num_layers; ++end) {
+    if (who.layers && *who.layers != LayerRange{begin, end}) continue;
+    if (who.num_layers && *who.num_layers != end - begin) continue;
+    const PlanStage stage = StageOn(request, worker, {begin, end});
+    if (!stage.fits()) continue;
+    stages->push_back(stage);
+    BruteForce(request, worker + 1, end, stages, best);
+    stages->pop_back();
+  }
+}
+
+TEST(PlannerTest, EqualsBruteForce) {
+  std::mt19937 random(4711);
+  const auto draw = [&](int low, int high) {
+    return std::uniform_int_distribution<>(low, high)(random);
+  };
+  int fitting = 0;
+  for (int round = 0; round < 500; ++round) {
+    const int workers = draw(1, 6);
+    const int layers = draw(workers, workers <= 4 ? 24 : 12);
+    PlanRequest request = Model(layers);
+    for (auto& layer : request.cost.layers) {
+      layer.weights_bytes = draw(500, 2000);
+      layer.read_bytes_per_token = layer.weights_bytes / draw(1, 3);
+    }
+    request.cost.last.weights_bytes = request.cost.last.read_bytes_per_token = draw(0, 5000);
+    request.cost.first.weights_bytes = draw(0, 5000);
+    request.objective = draw(0, 1) ? Objective::kLatency : Objective::kThroughput;
+    request.sequences = draw(1, 16);
+    const bool speeds = draw(0, 3) > 0;
+    for (int w = 0; w < workers; ++w) {
+      PlanWorker worker =
+          Worker(fmt::format("w{}", w), draw(0, 3) ? draw(4000, 4000 + 4000 * layers / workers) : 0,
+                 speeds ? draw(1, 20) * 1e6 : 0);
+      worker.flops_per_s = speeds ? draw(1, 20) * 1e7 : 0;
+      if (draw(0, 9) == 0) worker.num_layers = draw(1, layers);
+      request.workers.push_back(worker);
+    }
+    if (draw(0, 1)) {
+      request.links.assign(workers + 1, std::vector<PlanLink>(workers + 1));
+      for (auto& row : request.links) {
+        for (PlanLink& link : row) link = {draw(0, 100) * 1e-5, draw(0, 3) * 1e5};
+      }
+    }
+    std::optional<PlanScore> best;
+    std::vector<PlanStage> stages;
+    BruteForce(request, 0, 0, &stages, &best);
+    const absl::StatusOr<Plan> plan = MakePlan(request);
+    if (!best) {
+      EXPECT_TRUE(!plan.ok() || !plan->fits) << round;
+      continue;
+    }
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    ASSERT_TRUE(plan->fits) << round;
+    ++fitting;
+    const PlanScore score = ScoreOf(request, plan->stages);
+    EXPECT_NEAR(score.sum_s, best->sum_s, 1e-9 * best->sum_s) << round;
+    if (request.objective == Objective::kThroughput) {
+      EXPECT_NEAR(score.slowest_s, best->slowest_s, 1e-9 * best->slowest_s) << round;
+    }
+    int32_t next = 0;
+    for (const PlanStage& stage : plan->stages) {
+      EXPECT_EQ(stage.layers.begin, next);
+      next = stage.layers.end;
+    }
+    EXPECT_EQ(next, layers);
+  }
+  EXPECT_GT(fitting, 200);
+}
+
+TEST(PlannerTest, DividesInProportionToMemory) {
+  PlanRequest request = Model(30);
+  request.workers = {Worker("small", 1 << 20), Worker("big", 2 << 20)};
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok());
+  ASSERT_EQ(plan->stages.size(), 2u);
+  EXPECT_EQ(plan->stages[0].layers, (LayerRange{0, 10}));
+  EXPECT_FALSE(plan->speeds_known);
+}
+
+TEST(PlannerTest, LeavesOutAWorkerThatDoesHarm) {
+  PlanRequest request = Model(8);
+  request.objective = Objective::kLatency;
+  request.workers = {Worker("fast", 0, 1e6), Worker("slow", 0, 1e3)};
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok());
+  ASSERT_EQ(plan->stages.size(), 1u);
+  EXPECT_NE(plan->notes.back().find("slow is left out"), std::string::npos);
+}
+
+TEST(PlannerTest, SaysWhatDoesNotFit) {
+  PlanRequest request = Model(10);
+  request.workers = {Worker("a", 3000), Worker("b", 3000)};
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_FALSE(plan->fits);
+  EXPECT_EQ(plan->stages.size(), 2u);
+  EXPECT_NE(PlanToText(request, *plan).find("too little by"), std::string::npos);
+  const auto json = PlanToJson(request, *plan, {{"m.gguf"}, {"m.gguf"}});
+  EXPECT_EQ(json["fits"], false);
+  EXPECT_EQ(json["stages"][0]["layers"]["begin"], 0);
+  EXPECT_EQ(json["stages"][1]["layers"]["end"], 10);
+  EXPECT_EQ(json["objective"], "throughput");
+}
+
+TEST(PlannerTest, ExplicitRangesMustCoverExactly) {
+  struct Case {
+    std::vector<std::optional<LayerRange>> layers;
+    std::string_view error;  // empty: right
+  };
+  const Case cases[] = {
+      {{{{0, 5}}, {{5, 10}}}, ""},
+      {{{{0, 5}}, std::nullopt}, ""},
+      {{std::nullopt, {{5, 10}}}, ""},
+      {{std::nullopt, {{2, 4}}, std::nullopt}, ""},
+      {{{{0, 5}}, {{4, 10}}}, "t.yaml:11: worker w1: layer 4 is given to worker w0 already"},
+      {{{{0, 5}}, {{6, 10}}},
+       "t.yaml:11: worker w1: layers begin at 6, but layer 5 is given to no worker"},
+      {{{{0, 5}}, {{5, 9}}},
+       "layers 9-9 are given to no worker; the last one, w1, ends at layer 8"},
+      {{{{0, 5}}, {{5, 11}}}, "t.yaml:11: worker w1: layers 5-10, but the model has 0-9"},
+      {{{{5, 10}}, {{0, 5}}},
+       "t.yaml:10: worker w0: layers begin at 5, but layer 0 is given to no worker"},
+  };
+  for (const Case& test : cases) {
+    PlanRequest request = Model(10);
+    for (const auto& layers : test.layers) {
+      PlanWorker worker = Worker(fmt::format("w{}", request.workers.size()), 0);
+      worker.line = 10 + static_cast<int32_t>(request.workers.size());
+      worker.layers = layers;
+      request.workers.push_back(worker);
+    }
+    const auto plan = MakePlan(request);
+    EXPECT_EQ(plan.ok(), test.error.empty()) << plan.status();
+    if (!plan.ok())
+      EXPECT_NE(Message(plan.status()).find(test.error), std::string_view::npos) << plan.status();
+  }
+}
+
+}  // namespace
+}  // namespace baton::coordinator

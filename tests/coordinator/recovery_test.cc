@@ -1,0 +1,370 @@
+#include "coordinator/recovery.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "tests/support/fake_worker.h"
+
+namespace baton::coordinator {
+namespace {
+
+using engine::TokenId;
+using testing::FakeCluster;
+using testing::FakeContinuation;
+
+constexpr int32_t kLayers = 12;
+constexpr absl::Duration kPatience = absl::Seconds(60);
+
+// Layers in equal ranges.
+class EvenPlacer : public Placer {
+ public:
+  absl::StatusOr<std::vector<Placement>> Place(const WorkerRegistry&,
+                                               const std::vector<size_t>& workers) override {
+    if (workers.size() < least_workers) return ResourceExhausted("does not fit");
+    std::vector<Placement> placement;
+    const int32_t count = static_cast<int32_t>(workers.size());
+    for (int32_t i = 0; i < count; ++i) {
+      placement.push_back({workers[i], {kLayers * i / count, kLayers * (i + 1) / count}});
+    }
+    return placement;
+  }
+  absl::Status CheckFits(const WorkerRegistry&, const Placement&) override {
+    return absl::OkStatus();
+  }
+  std::string fingerprint() const override { return "fake"; }
+  absl::StatusOr<wire::LoadRequest> MakeLoadRequest(engine::LayerRange layers) override {
+    wire::LoadRequest request;
+    request.spec.layers = layers;
+    request.spec.num_kv_blocks = 512;
+    return request;
+  }
+  std::atomic<size_t> least_workers = 1;
+};
+
+class Stream : public SequenceObserver {
+ public:
+  bool OnResult(int32_t, const engine::RowResult& result) override {
+    const std::lock_guard lock(mutex_);
+    tokens_.push_back(result.token);
+    changed_.notify_all();
+    return true;
+  }
+  void OnEnd(EndReason, const absl::Status& status) override {
+    const std::lock_guard lock(mutex_);
+    status_ = status;
+    ended_ = true;
+    changed_.notify_all();
+  }
+  absl::Status Wait() {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, absl::ToChronoSeconds(kPatience), [this] { return ended_; })) {
+      return DeadlineExceeded("the stream hangs at {} tokens", tokens_.size());
+    }
+    return status_;
+  }
+  void WaitForTokens(size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, absl::ToChronoSeconds(kPatience),
+                      [&] { return ended_ || tokens_.size() >= count; });
+  }
+  std::vector<TokenId> tokens() {
+    const std::lock_guard lock(mutex_);
+    return tokens_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<TokenId> tokens_;
+  absl::Status status_;
+  bool ended_ = false;
+};
+
+std::vector<TokenId> Prompt(int length, int seed) {
+  std::vector<TokenId> tokens(length);
+  for (int i = 0; i < length; ++i) tokens[i] = (seed * 7919 + i * 31) % 1000;
+  return tokens;
+}
+
+class RecoveryTest : public ::testing::Test {
+ protected:
+  void Build(int workers, int spares = 0) {
+    std::vector<WorkerEntry> entries, spare_entries;
+    for (int i = 0; i < workers + spares; ++i) {
+      WorkerEntry entry;
+      entry.name = fmt::format("w{}", i);
+      entry.address = fmt::format("fake:{}", i + 1);
+      cluster_.AddWorker(entry.address);
+      addresses_.push_back(entry.address);
+      (i < workers ? entries : spare_entries).push_back(entry);
+    }
+    registry_ = std::make_unique<WorkerRegistry>(entries, spare_entries, &cluster_);
+    PipelineOptions options;
+    options.scheduler.num_stages = workers;
+    options.scheduler.vocab_size = 1000;
+    options.scheduler.context_length = 2048;
+    options.scheduler.num_kv_blocks = 512;
+    options.step_deadline = step_deadline_;
+    pipeline_ = std::make_unique<Pipeline>(options, [this](const Pipeline::Failure& failure) {
+      recovery_->OnPipelineFailure(failure);
+    });
+    options_.wait_for_same = absl::Milliseconds(300);
+    options_.wait_for_spare = absl::Milliseconds(600);
+    options_.ask_timeout = absl::Milliseconds(200);
+    options_.first_delay = absl::Milliseconds(5);
+    options_.longest_delay = absl::Milliseconds(50);
+    options_.heartbeat = absl::Milliseconds(20);
+    recovery_ = std::make_unique<Recovery>(options_, registry_.get(), pipeline_.get(), &placer_);
+    recovery_->Start();
+  }
+  void TearDown() override {
+    if (recovery_ != nullptr) recovery_->Stop();
+    pipeline_.reset();
+    recovery_.reset();
+    registry_.reset();
+  }
+  void ExpectReady() { ASSERT_EQ(recovery_->WaitReady(absl::Now() + kPatience), absl::OkStatus()); }
+
+  std::shared_ptr<Stream> Generate(std::vector<TokenId> tokens, int32_t max_new) {
+    auto stream = std::make_shared<Stream>();
+    SequenceRequest request;
+    request.id = ++last_id_;
+    request.tokens = std::move(tokens);
+    request.max_new_tokens = max_new;
+    request.observer = stream;
+    pipeline_->Submit(std::move(request));
+    return stream;
+  }
+
+  absl::Duration step_deadline_ = absl::Seconds(60);
+  RecoveryOptions options_;
+  EvenPlacer placer_;
+  FakeCluster cluster_;
+  std::vector<std::string> addresses_;
+  std::unique_ptr<WorkerRegistry> registry_;
+  std::unique_ptr<Recovery> recovery_;
+  std::unique_ptr<Pipeline> pipeline_;
+  uint64_t last_id_ = 0;
+};
+
+TEST_F(RecoveryTest, StreamsAreEqualToThoseAlone) {
+  Build(3);
+  ExpectReady();
+  std::vector<std::shared_ptr<Stream>> streams;
+  for (int i = 0; i < 12; ++i) streams.push_back(Generate(Prompt(20 + i * 17, i % 3), 100));
+  for (int i = 0; i < 12; ++i) {
+    ASSERT_EQ(streams[i]->Wait(), absl::OkStatus());
+    EXPECT_EQ(streams[i]->tokens(), FakeContinuation(Prompt(20 + i * 17, i % 3), 100));
+  }
+}
+
+TEST_F(RecoveryTest, AllStagesAreBusyAtOnce) {
+  Build(3);
+  cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
+  ExpectReady();
+  std::vector<std::shared_ptr<Stream>> streams;
+  for (int i = 0; i < 6; ++i) streams.push_back(Generate(Prompt(20, i), 30));
+  for (const auto& stream : streams) ASSERT_EQ(stream->Wait(), absl::OkStatus());
+  EXPECT_GE(cluster_.most_in_flight(), 3);
+}
+
+TEST_F(RecoveryTest, SameWorkerComesBack) {
+  Build(3);
+  cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
+  ExpectReady();
+  for (const std::string& address : {addresses_[0], addresses_[1], addresses_[2]}) {
+    const auto stream = Generate(Prompt(100, 1), 100);
+    stream->WaitForTokens(20);
+    cluster_.Kill(address);
+    cluster_.Restart(address);
+    ASSERT_EQ(stream->Wait(), absl::OkStatus());
+    EXPECT_EQ(stream->tokens(), FakeContinuation(Prompt(100, 1), 100));
+    EXPECT_EQ(cluster_.loads(address), 2);
+  }
+  EXPECT_EQ(recovery_->snapshot().losses, 3u);
+}
+
+TEST_F(RecoveryTest, SurvivorsAreNotLoadedAgain) {
+  Build(3);
+  ExpectReady();
+  cluster_.Kill(addresses_[1]);
+  cluster_.Restart(addresses_[1]);
+  ASSERT_EQ(Generate(Prompt(10, 1), 5)->Wait(), absl::OkStatus());
+  EXPECT_EQ(cluster_.loads(addresses_[0]), 1);
+  EXPECT_EQ(cluster_.loads(addresses_[1]), 2);
+  EXPECT_EQ(cluster_.loads(addresses_[2]), 1);
+}
+
+TEST_F(RecoveryTest, SpareTakesOver) {
+  Build(2, 1);
+  cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
+  ExpectReady();
+  const auto stream = Generate(Prompt(100, 1), 100);
+  stream->WaitForTokens(20);
+  cluster_.Kill(addresses_[1]);
+  ASSERT_EQ(stream->Wait(), absl::OkStatus());
+  EXPECT_EQ(stream->tokens(), FakeContinuation(Prompt(100, 1), 100));
+  EXPECT_EQ(cluster_.loads(addresses_[2]), 1);
+  EXPECT_EQ(cluster_.loads(addresses_[0]), 1);
+}
+
+TEST_F(RecoveryTest, SurvivorsShareTheLayers) {
+  Build(3);
+  cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
+  ExpectReady();
+  const auto stream = Generate(Prompt(100, 1), 100);
+  stream->WaitForTokens(20);
+  cluster_.Kill(addresses_[0]);
+  ASSERT_EQ(stream->Wait(), absl::OkStatus());
+  EXPECT_EQ(stream->tokens(), FakeContinuation(Prompt(100, 1), 100));
+  EXPECT_EQ(recovery_->snapshot().placement.size(), 2u);
+}
+
+TEST_F(RecoveryTest, RequestsEndWithTheReasonWhenNobodyComes) {
+  options_.limits.recovery = absl::Seconds(1);
+  placer_.least_workers = 2;
+  Build(2);
+  cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
+  ExpectReady();
+  const auto stream = Generate(Prompt(100, 1), 1000);
+  stream->WaitForTokens(20);
+  cluster_.Kill(addresses_[1]);
+  const absl::Status status = stream->Wait();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_NE(Message(status).find("worker w1 at fake:2"), std::string_view::npos) << status;
+  EXPECT_EQ(recovery_->snapshot().state, ClusterState::kFailed);
+  EXPECT_TRUE(absl::IsUnavailable(Generate(Prompt(10, 1), 5)->Wait()));
+  // When it is back, so is the cluster.
+  cluster_.Restart(addresses_[1]);
+  for (int i = 0; i < 500 && recovery_->snapshot().state != ClusterState::kReady; ++i) {
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  EXPECT_EQ(Generate(Prompt(10, 1), 5)->Wait(), absl::OkStatus());
+}
+
+TEST_F(RecoveryTest, ShortStopIsNoLoss) {
+  options_.limits.lease = absl::Seconds(20);
+  Build(2);
+  cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
+  ExpectReady();
+  const auto stream = Generate(Prompt(100, 1), 100);
+  stream->WaitForTokens(20);
+  cluster_.Stop(addresses_[1]);
+  absl::SleepFor(absl::Milliseconds(300));
+  cluster_.Continue(addresses_[1]);
+  ASSERT_EQ(stream->Wait(), absl::OkStatus());
+  EXPECT_EQ(stream->tokens(), FakeContinuation(Prompt(100, 1), 100));
+  EXPECT_EQ(recovery_->snapshot().losses, 0u);
+}
+
+TEST_F(RecoveryTest, SilentWorkerIsLostAfterItsLease) {
+  options_.limits.lease = absl::Milliseconds(300);
+  Build(2, 1);
+  cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
+  ExpectReady();
+  const auto stream = Generate(Prompt(100, 1), 100);
+  stream->WaitForTokens(20);
+  cluster_.Stop(addresses_[0]);
+  ASSERT_EQ(stream->Wait(), absl::OkStatus());
+  EXPECT_EQ(stream->tokens(), FakeContinuation(Prompt(100, 1), 100));
+  cluster_.Continue(addresses_[0]);
+}
+
+TEST_F(RecoveryTest, RefusedLoadIsSaidAtTheStart) {
+  cluster_.FailLoads("fake:2", NotFound("model.gguf: no such part"));
+  Build(2);
+  const absl::Status status = recovery_->WaitReady(absl::Now() + kPatience);
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+  EXPECT_NE(Message(status).find("w1"), std::string_view::npos);
+}
+
+TEST_F(RecoveryTest, UnreachableWorkerIsNamedAtTheStart) {
+  options_.limits.start = absl::Milliseconds(300);
+  cluster_.AddWorker("fake:1");
+  Build(2);
+  cluster_.Kill(addresses_[1]);
+  const absl::Status status = recovery_->WaitReady(absl::Now() + kPatience);
+  if (!status.ok())
+    EXPECT_NE(Message(status).find("worker w1 at fake:2"), std::string_view::npos) << status;
+}
+
+TEST_F(RecoveryTest, PoisonousRequestEndsAlone) {
+  Build(2);
+  cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
+  ExpectReady();
+  cluster_.FailOnToken(999, Internal("NaN in layer 3"));
+  std::vector<TokenId> poison = Prompt(10, 2);
+  poison.push_back(999);
+  std::vector<TokenId> good = Prompt(20, 5);
+  const std::vector<TokenId> want = FakeContinuation(good, 10);
+  const auto bad = Generate(poison, 5);
+  EXPECT_TRUE(absl::IsInternal(bad->Wait()));
+  cluster_.FailOnToken(engine::kNoToken, absl::OkStatus());
+  const auto stream = Generate(good, 10);
+  EXPECT_EQ(stream->Wait(), absl::OkStatus());
+  EXPECT_EQ(stream->tokens(), want);
+}
+
+TEST_F(RecoveryTest, DrainMovesLayersAndLosesNothing) {
+  Build(2, 1);
+  cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
+  ExpectReady();
+  const auto stream = Generate(Prompt(100, 1), 200);
+  stream->WaitForTokens(20);
+  ASSERT_EQ(recovery_->Drain("w1", absl::Now() + kPatience), absl::OkStatus());
+  cluster_.Kill(addresses_[1]);
+  ASSERT_EQ(stream->Wait(), absl::OkStatus());
+  EXPECT_EQ(stream->tokens(), FakeContinuation(Prompt(100, 1), 200));
+  EXPECT_TRUE(absl::IsNotFound(recovery_->Drain("nobody", absl::Now())));
+}
+
+TEST_F(RecoveryTest, CancelledStreamEndsAndOthersGoOn) {
+  Build(2);
+  cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
+  ExpectReady();
+  const auto gone = Generate(Prompt(100, 1), 1000);
+  const auto stays = Generate(Prompt(100, 2), 50);
+  gone->WaitForTokens(5);
+  pipeline_->Cancel(1);
+  EXPECT_TRUE(absl::IsCancelled(gone->Wait()));
+  EXPECT_EQ(stays->Wait(), absl::OkStatus());
+  EXPECT_EQ(stays->tokens(), FakeContinuation(Prompt(100, 2), 50));
+}
+
+// Kills at random, sometimes two at once, while eight streams run: all of them have the tokens of
+// an undisturbed run.
+TEST_F(RecoveryTest, RandomKillsChangeNothing) {
+  std::mt19937 random(77);
+  const auto draw = [&](int low, int high) {
+    return std::uniform_int_distribution<>(low, high)(random);
+  };
+  Build(4);
+  cluster_.SetStepTime(absl::Microseconds(200), absl::Microseconds(2));
+  ExpectReady();
+  std::vector<std::shared_ptr<Stream>> streams;
+  for (int i = 0; i < 8; ++i) streams.push_back(Generate(Prompt(30 + 10 * i, i), 500));
+  for (int kill = 0; kill < 30; ++kill) {
+    absl::SleepFor(absl::Milliseconds(draw(5, 60)));
+    const std::string first = addresses_[draw(0, 3)], second = addresses_[draw(0, 3)];
+    const bool both = draw(0, 3) == 0;
+    cluster_.Kill(first);
+    if (both) cluster_.Kill(second);
+    absl::SleepFor(absl::Milliseconds(draw(0, 30)));
+    cluster_.Restart(first);
+    if (both) cluster_.Restart(second);
+  }
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_EQ(streams[i]->Wait(), absl::OkStatus());
+    EXPECT_EQ(streams[i]->tokens(), FakeContinuation(Prompt(30 + 10 * i, i), 500));
+  }
+  const SchedulerStats stats = pipeline_->stats().scheduler;
+  EXPECT_GT(stats.restarts, 5u);
+}
+
+}  // namespace
+}  // namespace baton::coordinator
