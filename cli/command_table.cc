@@ -4,12 +4,43 @@
 namespace baton::cli {
 namespace {
 
+constexpr std::string_view kGeneration = "Generation";
 constexpr std::string_view kModels = "Models";
+constexpr std::string_view kCluster = "Cluster";
 constexpr std::string_view kAboutBaton = "About baton";
 
 constexpr Command kCommands[] = {
+    {"run", kGeneration, "One answer", "baton run -m model.gguf -p \"Why is the sky blue?\"",
+     DefineRun},
+    {"chat", kGeneration, "A conversation at the terminal", "baton chat -m model.gguf", DefineChat},
+    {"up", kCluster,
+     "Start the workers of a topology file and its coordinator, and keep them running",
+     "baton up -f topology.yaml", DefineUp},
+    {"serve", kCluster, "Run the coordinator", "baton serve -f topology.yaml", DefineServe},
+    {"worker", kCluster, "Run one stage of a pipeline",
+     "baton worker --listen 127.0.0.1:7071 --models ./models", DefineWorker},
+    {"status", kCluster, "What a running cluster is doing", "baton status --server 127.0.0.1:7070",
+     DefineStatus},
+    {"plan", kCluster, "Who would get which layers, and why", "baton plan -f topology.yaml",
+     DefinePlan},
     {"info", kModels, "Show what is in a GGUF file or folder", "baton info model.gguf --json",
      DefineInfo},
+    {"tokenize", kModels, "Text to token ids", "baton tokenize -m model.gguf \"Hello there\"",
+     DefineTokenize},
+    {"detokenize", kModels, "Token ids to text", "baton detokenize -m model.gguf 1,2,3",
+     DefineDetokenize},
+    {"logits", kModels, "What the model says after each token, as a NumPy file",
+     "baton logits -m model.gguf -p \"Hello there\" -o logits.npy", DefineLogits},
+    {"perplexity", kModels, "How surprised the model is by a text",
+     "baton perplexity -m model.gguf --text wiki.txt", DefinePerplexity},
+    {"render", kModels, "A conversation through a chat template, as the model sees it",
+     "echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"add_generation_prompt\": "
+     "true}' |"
+     " baton render -m model.gguf",
+     DefineRender},
+    {"bench", kModels, "How fast a model is on this machine",
+     "baton bench -m model.gguf -t 1,2 --prefill 512 --decode 64", DefineBench},
+    {"devices", kAboutBaton, "What this machine can compute with", "baton devices", DefineDevices},
     {"completion", kAboutBaton, "Print a shell's completion script",
      "source <(baton completion bash)", DefineCompletion},
     {"version", kAboutBaton, "Print the version", "baton version --json", DefineVersion},

@@ -6,6 +6,20 @@
 namespace baton::cli {
 
 CommandBody DefineInfo(CLI::App& app);
+CommandBody DefineTokenize(CLI::App& app);
+CommandBody DefineDetokenize(CLI::App& app);
+CommandBody DefineLogits(CLI::App& app);
+CommandBody DefinePerplexity(CLI::App& app);
+CommandBody DefineRender(CLI::App& app);
+CommandBody DefineBench(CLI::App& app);
+CommandBody DefineRun(CLI::App& app);
+CommandBody DefineChat(CLI::App& app);
+CommandBody DefineServe(CLI::App& app);
+CommandBody DefineUp(CLI::App& app);
+CommandBody DefineStatus(CLI::App& app);
+CommandBody DefinePlan(CLI::App& app);
+CommandBody DefineWorker(CLI::App& app);
+CommandBody DefineDevices(CLI::App& app);
 CommandBody DefineVersion(CLI::App& app);
 CommandBody DefineCompletion(CLI::App& app);
 

@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/instruction_set.h"
 #include "cli/logging.h"
 #include "cli/version.h"
 #include "engine/base/quote.h"
@@ -51,6 +52,16 @@ void PrintError(const absl::Status& status) {
     std::fprintf(stderr, "hint: %s\n", hint.c_str());
 }
 
+// A word that is no command, which CLI11 would take for a missing one.
+absl::Status CheckCommandName(int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return absl::OkStatus();
+  for (const Command& command : AllCommands()) {
+    if (command.name == argv[1]) return absl::OkStatus();
+  }
+  return WithHint(UsageError("{}: no such command", engine::Named(argv[1])),
+                  "baton --help shows the commands");
+}
+
 int Main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of write, not the end of a server
   CLI::App root(kAbout, "baton");
@@ -61,6 +72,10 @@ int Main(int argc, char** argv) {
   Choice choice;
   for (const Command& command : AllCommands()) AddCommand(root, command, choice);
 
+  if (const absl::Status status = CheckCommandName(argc, argv); !status.ok()) {
+    PrintError(status);
+    return kUsage;
+  }
   try {
     root.parse(argc, argv);
   } catch (const CLI::Success& wanted) {  // --help, --version
@@ -73,7 +88,8 @@ int Main(int argc, char** argv) {
     return kUsage;
   }
   SetUpLogging(choice.logging);
-  const absl::Status status = choice.body();
+  absl::Status status = CheckInstructionSet();
+  if (status.ok()) status = choice.body();
   if (!status.ok()) PrintError(status);
   return ExitCodeOf(status);
 }

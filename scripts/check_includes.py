@@ -59,15 +59,14 @@ SYSTEM_BANNED = {
 }
 
 
-def may_see_messages(path):
-    """Where a .pb.h may appear: on the wire's own side, in the services, and in cli's client of them."""
-    return path.startswith("proto/") or path.endswith(("_service.cc", "_service.h")) or path.startswith("cli/remote_")
+# Where a .pb.h may appear: on the wire's own side, where services and their streams meet it, and in cli's client of them.
+SEES_MESSAGES = re.compile(r"proto/.*|(worker|coordinator)/(.*_service|.*_server|.*_reactors?|grpc_.*)\.(h|cc)|cli/remote_.*")
 
 
 def fault(path, target):
     """Why `path` may not include `target`, or None."""
     if target.endswith((".pb.h", ".grpc.pb.h")):
-        return None if may_see_messages(path) else "messages stay in proto/, *_service and cli/remote_*"
+        return None if SEES_MESSAGES.fullmatch(path) else "messages stay in proto/, services, their reactors, cli/remote_*"
     folder, other = path.split("/")[0], target.split("/")[0]
     banned = SYSTEM_BANNED.get(folder, ())
     if target.startswith(tuple(banned)):

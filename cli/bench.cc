@@ -1,0 +1,337 @@
+// baton bench: how fast a model is on this machine, and how near that is to what the machine can
+// do.
+#include <absl/time/clock.h>
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/exit_code.h"
+#include "cli/flag_values.h"
+#include "cli/local_model.h"
+#include "cli/machine_speed.h"
+#include "cli/output.h"
+#include "cli/version.h"
+#include "engine/arch/cost.h"
+#include "engine/base/thread_pool.h"
+
+namespace baton::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using engine::TokenId;
+
+struct Flags {
+  ModelFlags model;
+  std::string threads;
+  std::string batches = "1,16";
+  int prefill = 512;
+  int decode = 64;
+  int depth = 0;
+  int repeat = 5;
+  bool json = false;
+};
+
+struct Machine {
+  double read_bytes_per_s = 0;
+  double int8_ops_per_s = 0;
+};
+
+// One line of the result: the same test, some times over.
+struct Result {
+  std::string test;
+  int threads = 0;
+  int tokens = 0;
+  int depth = 0;
+  int batch = 1;
+  std::vector<double> rates;  // tokens/s; of "load" loads/s
+  double bandwidth_share = 0;
+  double compute_share = 0;
+
+  double median() const { return rates[rates.size() / 2]; }
+};
+
+int32_t KvBlocksFor(int32_t positions) {
+  return (positions + engine::kKvBlockPositions - 1) / engine::kKvBlockPositions;
+}
+
+// Ids that look like a text's: none twice in a row, spread over the vocabulary.
+std::vector<TokenId> SomeTokens(int count, int32_t vocab_size) {
+  std::vector<TokenId> ids;
+  for (int i = 0; i < count; ++i)
+    ids.push_back(static_cast<TokenId>((int64_t{i} * 7919 + 13) % vocab_size));
+  return ids;
+}
+
+// One position of each of `batch` sequences, with a greedy token from each, as decode has it.
+engine::MicroBatch DecodeBatch(uint64_t id, int batch, int32_t position, int32_t blocks_each,
+                               int32_t vocab_size) {
+  engine::MicroBatch step{.id = id,
+                          .epoch = 0,
+                          .tokens = SomeTokens(batch, vocab_size),
+                          .sequences = {},
+                          .outputs = {}};
+  for (int i = 0; i < batch; ++i) {
+    engine::SequenceRows rows{.sequence_id = static_cast<uint64_t>(i),
+                              .first_position = position,
+                              .num_rows = 1,
+                              .kv_blocks = {}};
+    for (int32_t b = 0; b < KvBlocksFor(position + 1); ++b)
+      rows.kv_blocks.push_back(i * blocks_each + b);
+    step.sequences.push_back(std::move(rows));
+    engine::OutputRow output;
+    output.row = i;
+    output.kind = engine::OutputKind::kSample;
+    output.sampling.temperature = 0;
+    step.outputs.push_back(std::move(output));
+  }
+  return step;
+}
+
+class Bench {
+ public:
+  Bench(const Flags& flags, int threads) : flags_(flags), threads_(threads) {}
+
+  absl::Status Run(int largest_batch, const std::vector<int>& batches,
+                   std::vector<Result>& results) {
+    ASSIGN_OR_RETURN(Result load, Load(largest_batch));
+    results.push_back(std::move(load));
+    if (flags_.prefill > 0) {
+      ASSIGN_OR_RETURN(Result prefill, Prefill());
+      results.push_back(std::move(prefill));
+    }
+    for (int batch : batches) {
+      if (flags_.decode <= 0) break;
+      ASSIGN_OR_RETURN(Result decode, Decode(batch));
+      results.push_back(std::move(decode));
+    }
+    return absl::OkStatus();
+  }
+
+  const engine::GgufModel& file() const { return *model_.file; }
+  const engine::HyperParams& hyperparams() const { return model_.pipeline->hyperparams(); }
+
+ private:
+  int32_t PositionsEach() const {
+    return KvBlocksFor(flags_.depth + flags_.decode + 1) * engine::kKvBlockPositions;
+  }
+
+  Result NewResult(std::string test, int tokens, int batch) const {
+    return {.test = std::move(test),
+            .threads = threads_,
+            .tokens = tokens,
+            .depth = flags_.depth,
+            .batch = batch,
+            .rates = {}};
+  }
+
+  // `count` times what `work` does, at so many units a time.
+  template <typename Work>
+  absl::Status Measure(double units, const Work& work, Result& result) {
+    for (int i = 0; i < flags_.repeat; ++i) {
+      const absl::Time begin = absl::Now();
+      RETURN_IF_ERROR(work());
+      result.rates.push_back(units / absl::ToDoubleSeconds(absl::Now() - begin));
+    }
+    std::ranges::sort(result.rates);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Result> Load(int largest_batch) {
+    Result result = NewResult("load", 0, 1);
+    ModelFlags flags = flags_.model;
+    flags.threads = threads_;
+    const int32_t context =
+        std::max(largest_batch * PositionsEach(), flags_.depth + flags_.prefill + 1);
+    RETURN_IF_ERROR(Measure(
+        1,
+        [&]() -> absl::Status {
+          ASSIGN_OR_RETURN(auto file, OpenModelFile(flags.model));
+          model_ = {};  // the one before goes first
+          ASSIGN_OR_RETURN(model_, LoadLocalModel(std::move(file), flags, context));
+          return absl::OkStatus();
+        },
+        result));
+    return result;
+  }
+
+  absl::StatusOr<Result> Prefill() {
+    Result result = NewResult("prefill", flags_.prefill, 1);
+    const std::vector<TokenId> depth = SomeTokens(flags_.depth, model_.vocab_size());
+    const std::vector<TokenId> tokens = SomeTokens(flags_.prefill, model_.vocab_size());
+    RETURN_IF_ERROR(Feed(tokens));  // touches all weights once
+    for (int i = 0; i < flags_.repeat; ++i) {
+      model_.pipeline->Reset();
+      if (!depth.empty()) RETURN_IF_ERROR(model_.pipeline->Feed(depth, depth.size()).status());
+      const absl::Time begin = absl::Now();
+      RETURN_IF_ERROR(
+          model_.pipeline->Feed(tokens, tokens.size() - 1, flags_.model.chunk).status());
+      result.rates.push_back(flags_.prefill / absl::ToDoubleSeconds(absl::Now() - begin));
+    }
+    std::ranges::sort(result.rates);
+    return result;
+  }
+
+  absl::Status Feed(const std::vector<TokenId>& tokens) {
+    model_.pipeline->Reset();
+    return model_.pipeline->Feed(tokens, tokens.size() - 1, flags_.model.chunk).status();
+  }
+
+  absl::StatusOr<Result> Decode(int batch) {
+    Result result = NewResult(batch == 1 ? "decode" : "batched_decode", flags_.decode, batch);
+    const auto run = [&](int32_t first, int32_t count) -> absl::Status {
+      for (int32_t i = 0; i < count; ++i) {
+        const auto step =
+            DecodeBatch(++last_id_, batch, first + i, PositionsEach() / engine::kKvBlockPositions,
+                        model_.vocab_size());
+        RETURN_IF_ERROR(model_.pipeline->Run(step).status());
+      }
+      return absl::OkStatus();
+    };
+    RETURN_IF_ERROR(run(flags_.depth, std::min(flags_.decode, 4)));
+    RETURN_IF_ERROR(Measure(
+        double(flags_.decode) * batch, [&] { return run(flags_.depth, flags_.decode); }, result));
+    return result;
+  }
+
+  const Flags& flags_;
+  const int threads_;
+  uint64_t last_id_ = 0;
+  LocalModel model_;
+};
+
+void SetShares(const engine::StageCost& cost, const Machine& machine, Result& result) {
+  if (result.test == "load") return;
+  const double steps_per_s = result.median() / result.batch;
+  if (result.test != "prefill") {
+    result.bandwidth_share =
+        steps_per_s * static_cast<double>(cost.read_bytes_per_token) / machine.read_bytes_per_s;
+  }
+  result.compute_share =
+      result.median() * static_cast<double>(cost.flops_per_token) / machine.int8_ops_per_s;
+}
+
+Json ResultJson(const Result& result) {
+  const Json rates = {
+      {"median", result.median()}, {"min", result.rates.front()}, {"max", result.rates.back()}};
+  Json json = {{"test", result.test},
+               {"threads", result.threads},
+               {"tokens", result.tokens},
+               {"depth", result.depth},
+               {"batch", result.batch}};
+  if (result.test == "load") {
+    json["seconds"] = 1 / result.median();
+    json["tokens_per_s"] = nullptr;
+    json["bandwidth_share"] = nullptr;
+    json["compute_share"] = nullptr;
+  } else {
+    json["tokens_per_s"] = rates;
+    json["bandwidth_share"] = result.bandwidth_share;
+    json["compute_share"] = result.compute_share;
+  }
+  return json;
+}
+
+std::string ResultLine(const Result& result) {
+  if (result.test == "load")
+    return fmt::format("load            {:>2} threads  {:>10.1f} ms\n", result.threads,
+                       1000 / result.median());
+  return fmt::format(
+      "{:<14}  {:>2} threads  batch {:>3}  depth {:>5}  {:>9.1f} tokens/s ({:.1f} … {:.1f})  "
+      "{:>3.0f}% of bandwidth  {:>3.0f}% of compute\n",
+      result.test, result.threads, result.batch, result.depth, result.median(),
+      result.rates.front(), result.rates.back(), result.bandwidth_share * 100,
+      result.compute_share * 100);
+}
+
+uint64_t PeakResidentBytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+absl::Status Run(const Flags& flags) {
+  std::vector<int> threads = {engine::AvailableCpus()};
+  if (!flags.threads.empty()) {
+    ASSIGN_OR_RETURN(threads, ParseCounts("--threads", flags.threads));
+  }
+  ASSIGN_OR_RETURN(const std::vector<int> batches, ParseCounts("--batch", flags.batches));
+  ASSIGN_OR_RETURN(const engine::KvType kv_type, ParseKvType("--kv-type", flags.model.kv_type));
+  std::vector<Result> results;
+  Json model;
+  engine::StageCost cost;
+  for (int count : threads) {
+    Bench bench(flags, count);
+    RETURN_IF_ERROR(bench.Run(std::ranges::max(batches), batches, results));
+    if (!model.is_null()) continue;
+    ASSIGN_OR_RETURN(const engine::ModelCost whole,
+                     engine::CostOfModel(bench.file(), bench.hyperparams(), kv_type));
+    cost = engine::CostOfStage(whole, {0, bench.hyperparams().num_layers});
+    model = {{"file", bench.file().parts()[0].path},
+             {"bytes", bench.file().total_bytes()},
+             {"architecture", std::string(bench.hyperparams().spec->name)},
+             {"num_layers", bench.hyperparams().num_layers},
+             {"read_bytes_per_token", cost.read_bytes_per_token},
+             {"flops_per_token", cost.flops_per_token}};
+  }
+  const uint64_t rss_bytes = PeakResidentBytes();  // before the machine's own measures take memory
+  Machine machine;
+  const int most = std::ranges::max(threads);
+  machine.read_bytes_per_s = MeasureReadBytesPerSecond(most);
+  ASSIGN_OR_RETURN(machine.int8_ops_per_s, MeasureInt8OpsPerSecond(most));
+  for (Result& result : results) SetShares(cost, machine, result);
+
+  ASSIGN_OR_RETURN(const auto backend,
+                   engine::MakeBackend({.device = flags.model.device, .threads = most}));
+  if (flags.json) {
+    Json list = Json::array();
+    for (const Result& result : results) list.push_back(ResultJson(result));
+    const Json about_machine = {{"version", VersionLine()},
+                                {"backend", std::string(backend->name())},
+                                {"cpus", engine::AvailableCpus()},
+                                {"read_GBps", machine.read_bytes_per_s / 1e9},
+                                {"int8_GOPs", machine.int8_ops_per_s / 1e9}};
+    return PrintJson({{"machine", about_machine},
+                      {"model", model},
+                      {"results", list},
+                      {"rss_bytes", rss_bytes}});
+  }
+  std::string text = fmt::format("{}; reads {:.1f} GB/s, computes {:.0f} GOP/s\n", backend->name(),
+                                 machine.read_bytes_per_s / 1e9, machine.int8_ops_per_s / 1e9);
+  for (const Result& result : results) text += ResultLine(result);
+  return Print(text);
+}
+
+}  // namespace
+
+CommandBody DefineBench(CLI::App& app) {
+  auto flags = std::make_shared<Flags>();
+  app.add_option("-m,--model", flags->model.model, "GGUF file, or a model's name in the cache")
+      ->required();
+  app.add_option("-t,--threads", flags->threads,
+                 "Thread counts to try, as 1,2; all that the process may use where absent");
+  app.add_option("--prefill", flags->prefill, "Tokens of a prompt; 0: not measured")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--decode", flags->decode, "Tokens to generate; 0: not measured")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--depth", flags->depth, "Positions before those measured")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--batch", flags->batches, "Sequences at once in decode, as 1,16")
+      ->capture_default_str();
+  app.add_option("--repeat", flags->repeat, "Times to measure each; the median counts")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--chunk", flags->model.chunk, "Rows of a prompt that are computed together")
+      ->check(CLI::Range(1, 1 << 16));
+  app.add_option("--device", flags->model.device, "auto, cpu or cuda:N")->capture_default_str();
+  app.add_option("--kv-type", flags->model.kv_type, "f16, f32 or q8_0")->capture_default_str();
+  app.add_flag("--json", flags->json, "One JSON document");
+  return [flags] { return Run(*flags); };
+}
+
+}  // namespace baton::cli

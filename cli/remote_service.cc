@@ -1,0 +1,415 @@
+#include "cli/remote_service.h"
+
+#include <absl/time/clock.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "baton/v1/inference.grpc.pb.h"
+#include "cli/answer_source.h"
+#include "cli/exit_code.h"
+#include "proto/address.h"
+#include "proto/channel_options.h"
+#include "proto/status_convert.h"
+
+namespace baton::cli {
+namespace {
+
+namespace v1 = ::baton::v1;
+using coordinator::ClusterStatus;
+using coordinator::FinishReason;
+using coordinator::GenerationChunk;
+using coordinator::GenerationRequest;
+using coordinator::ModelSummary;
+using coordinator::ScoreChunk;
+
+constexpr absl::Duration kUnaryTimeout = absl::Seconds(30);
+
+// The transport's words for "nobody listens" are long; ours are one line.
+absl::Status FromServer(const grpc::Status& status, const std::string& address) {
+  const absl::Status converted = wire::FromGrpc(status);
+  if (!absl::IsUnavailable(converted) || !status.error_message().starts_with("failed to connect"))
+    return converted;
+  return WithHint(Unavailable("{}: nobody listens there", address),
+                  "baton up -f topology.yaml starts a cluster");
+}
+
+void SetDeadline(grpc::ClientContext& context, absl::Time deadline) {
+  if (deadline != absl::InfiniteFuture()) context.set_deadline(absl::ToChronoTime(deadline));
+}
+
+v1::GenerationOptions ToMessage(const GenerationRequest& request) {
+  v1::GenerationOptions options;
+  v1::SamplingOptions& sampling = *options.mutable_sampling();
+  sampling.set_temperature(request.sampling.temperature);
+  sampling.set_top_k(request.sampling.top_k);
+  sampling.set_top_p(request.sampling.top_p);
+  sampling.set_min_p(request.sampling.min_p);
+  sampling.set_repetition_penalty(request.sampling.repetition_penalty);
+  sampling.set_presence_penalty(request.sampling.presence_penalty);
+  sampling.set_frequency_penalty(request.sampling.frequency_penalty);
+  if (request.has_seed) sampling.set_seed(request.sampling.seed);
+  for (const auto& [token, bias] : request.sampling.logit_bias) {
+    v1::LogitBias* out = sampling.add_logit_bias();
+    out->set_token(token);
+    out->set_bias(bias);
+  }
+  if (request.sampling.top_logprobs >= 0) sampling.set_top_logprobs(request.sampling.top_logprobs);
+  if (request.max_tokens) options.set_max_tokens(*request.max_tokens);
+  options.mutable_stop()->Add(request.stop.begin(), request.stop.end());
+  options.set_ignore_eos(request.ignore_eos);
+  options.set_priority(request.priority);
+  if (request.speculation) options.set_speculation(*request.speculation);
+  options.set_grammar_json_schema(request.grammar_json_schema);
+  return options;
+}
+
+FinishReason FromMessage(v1::FinishReason reason) {
+  switch (reason) {
+    case v1::FINISH_REASON_STOP:
+      return FinishReason::kStop;
+    case v1::FINISH_REASON_LENGTH:
+      return FinishReason::kLength;
+    case v1::FINISH_REASON_CANCELLED:
+      return FinishReason::kCancelled;
+    default:
+      return FinishReason::kNone;
+  }
+}
+
+GenerationChunk FromMessage(const v1::GenerateResponse& from) {
+  GenerationChunk chunk;
+  chunk.request_id = from.request_id();
+  chunk.prompt_tokens.assign(from.prompt_tokens().begin(), from.prompt_tokens().end());
+  chunk.text = from.text();
+  for (const v1::GeneratedToken& token : from.tokens()) {
+    coordinator::GeneratedToken& to = chunk.tokens.emplace_back();
+    to.id = token.id();
+    to.logprob = token.logprob();
+    to.bytes = token.text();
+    for (const v1::TokenLogprob& top : token.top()) to.top.push_back({top.token(), top.logprob()});
+  }
+  chunk.finish = FromMessage(from.finish_reason());
+  chunk.stop_string = from.stop_string();
+  const v1::Timings& timings = from.timings();
+  chunk.timings = {.load_ms = timings.load_ms(),
+                   .queue_ms = timings.queue_ms(),
+                   .cached_tokens = timings.cached_tokens(),
+                   .prefill_tokens = timings.prefill_tokens(),
+                   .prefill_ms = timings.prefill_ms(),
+                   .decode_tokens = timings.decode_tokens(),
+                   .decode_ms = timings.decode_ms()};
+  for (const v1::StageInfo& stage : from.stages()) {
+    chunk.stages.push_back({stage.worker(), {stage.layer_begin(), stage.layer_end()}});
+  }
+  return chunk;
+}
+
+ModelSummary FromMessage(const v1::ModelInfo& from) {
+  ModelSummary to;
+  to.name = from.name();
+  to.architecture = from.architecture();
+  to.fingerprint = from.fingerprint();
+  to.num_layers = from.num_layers();
+  to.hidden_size = from.hidden_size();
+  to.vocab_size = from.vocab_size();
+  to.context_length = from.context_length();
+  to.trained_context_length = from.trained_context_length();
+  to.parameters = from.parameters();
+  to.bytes = from.bytes();
+  to.bos = from.bos();
+  to.eos = from.eos();
+  to.has_chat_template = from.has_chat_template();
+  to.warnings.assign(from.warnings().begin(), from.warnings().end());
+  return to;
+}
+
+template <typename State, typename NameOf>
+State StateNamed(const std::string& name, std::initializer_list<State> all, NameOf name_of,
+                 State unknown) {
+  const auto found = std::ranges::find_if(all, [&](State state) { return name_of(state) == name; });
+  return found == all.end() ? unknown : *found;
+}
+
+coordinator::WorkerSnapshot FromMessage(const v1::ClusterInfo::Worker& from) {
+  using coordinator::WorkerState;
+  coordinator::WorkerSnapshot to;
+  to.name = from.name();
+  to.address = from.address();
+  to.state = StateNamed(from.state(),
+                        {WorkerState::kJoining, WorkerState::kLoading, WorkerState::kReady,
+                         WorkerState::kSuspect, WorkerState::kLost, WorkerState::kDraining},
+                        coordinator::WorkerStateName, WorkerState::kJoining);
+  to.reason = from.reason();
+  to.info.pid = from.pid();
+  to.info.device = from.device();
+  to.info.backend = from.backend();
+  to.info.rss_bytes = from.rss_bytes();
+  to.info.weight_bytes_received = from.weight_bytes_received();
+  to.info.memory_available_bytes = from.memory_available_bytes();
+  to.layers = {from.layer_begin(), from.layer_end()};
+  to.weights_bytes = from.weights_bytes();
+  to.kv_bytes = from.kv_bytes();
+  to.load_progress = from.load_progress();
+  to.round_trip = absl::Milliseconds(from.round_trip_ms());
+  return to;
+}
+
+ClusterStatus FromMessage(const v1::ClusterInfo& from) {
+  using coordinator::ClusterState;
+  ClusterStatus to;
+  to.model = FromMessage(from.model());
+  to.pid = from.pid();
+  to.rss_bytes = from.rss_bytes();
+  to.state.state = StateNamed(from.state(),
+                              {ClusterState::kLoading, ClusterState::kReady,
+                               ClusterState::kRecovering, ClusterState::kFailed},
+                              coordinator::ClusterStateName, ClusterState::kFailed);
+  to.state.epoch = from.epoch();
+  to.state.reason = from.reason();
+  to.pipeline.scheduler.running = from.running();
+  to.pipeline.scheduler.waiting = from.waiting();
+  to.pipeline.scheduler.kv_blocks_total = from.kv_blocks_total();
+  to.pipeline.scheduler.kv_blocks_used = from.kv_blocks_used();
+  to.pipeline.tokens_per_s = from.tokens_per_s();
+  for (const v1::ClusterInfo::Worker& worker : from.workers()) {
+    to.workers.push_back(FromMessage(worker));
+    if (worker.layer_end() == worker.layer_begin()) continue;
+    to.state.placement.push_back({to.workers.size() - 1, to.workers.back().layers});
+    to.pipeline.stages.push_back({.step_ms = worker.stage_ms(), .busy_share = worker.busy_share()});
+  }
+  return to;
+}
+
+class GrpcService : public RemoteService {
+ public:
+  GrpcService(std::string address, std::shared_ptr<grpc::Channel> channel)
+      : address_(std::move(address)), stub_(v1::Inference::NewStub(std::move(channel))) {}
+
+  ~GrpcService() override {
+    const std::lock_guard lock(mutex_);
+    for (auto& [id, call] : calls_) call->context.TryCancel();
+    // Threads take the mutex only to find their call, which they have by now.
+    calls_.clear();
+  }
+
+  absl::StatusOr<uint64_t> Generate(const GenerationRequest& request,
+                                    coordinator::GenerationSink sink) override {
+    if (const auto* chat = std::get_if<coordinator::ChatPrompt>(&request.prompt)) {
+      v1::ChatRequest message;
+      message.set_messages_json(chat->messages_json);
+      message.set_tools_json(chat->tools_json);
+      message.set_template_args_json(chat->template_args_json);
+      *message.mutable_options() = ToMessage(request);
+      return StartCall(request.deadline,
+                       [this, message, sink = std::move(sink)](grpc::ClientContext& context) {
+                         ReadAnswer(stub_->Chat(&context, message), sink);
+                       });
+    }
+    v1::GenerateRequest message;
+    if (const auto* text = std::get_if<coordinator::TextPrompt>(&request.prompt)) {
+      message.set_text(text->text);
+      message.set_parse_special(text->parse_special);
+    } else {
+      const auto& ids = std::get<coordinator::TokenPrompt>(request.prompt).ids;
+      message.mutable_tokens()->mutable_ids()->Assign(ids.begin(), ids.end());
+    }
+    *message.mutable_options() = ToMessage(request);
+    return StartCall(request.deadline,
+                     [this, message, sink = std::move(sink)](grpc::ClientContext& context) {
+                       ReadAnswer(stub_->Generate(&context, message), sink);
+                     });
+  }
+
+  absl::StatusOr<uint64_t> Score(const coordinator::ScoreRequest& request,
+                                 coordinator::ScoreSink sink) override {
+    v1::ScoreRequest message;
+    message.mutable_tokens()->Assign(request.tokens.begin(), request.tokens.end());
+    message.set_last(request.last);
+    message.set_logits(request.logits);
+    return StartCall(request.deadline,
+                     [this, message, sink = std::move(sink)](grpc::ClientContext& context) {
+                       ReadScores(stub_->Score(&context, message), sink);
+                     });
+  }
+
+  void Cancel(uint64_t id) override {
+    const std::lock_guard lock(mutex_);
+    if (const auto call = calls_.find(id); call != calls_.end()) call->second->context.TryCancel();
+  }
+
+  absl::StatusOr<std::vector<engine::TokenId>> Tokenize(std::string_view text, bool parse_special,
+                                                        bool add_special) override {
+    v1::TokenizeRequest request;
+    request.set_text(std::string(text));
+    request.set_parse_special(parse_special);
+    request.set_add_special(add_special);
+    ASSIGN_OR_RETURN(
+        const v1::TokenizeResponse response,
+        Call<v1::TokenizeResponse>(&v1::Inference::Stub::Tokenize, request, kUnaryTimeout));
+    return std::vector<engine::TokenId>(response.ids().begin(), response.ids().end());
+  }
+
+  absl::StatusOr<std::string> Detokenize(std::span<const engine::TokenId> ids,
+                                         bool special) override {
+    v1::DetokenizeRequest request;
+    request.mutable_ids()->Assign(ids.begin(), ids.end());
+    request.set_special(special);
+    ASSIGN_OR_RETURN(
+        v1::DetokenizeResponse response,
+        Call<v1::DetokenizeResponse>(&v1::Inference::Stub::Detokenize, request, kUnaryTimeout));
+    return std::move(*response.mutable_text());
+  }
+
+  absl::StatusOr<RenderedChat> RenderChat(const coordinator::ChatPrompt& prompt) override {
+    v1::RenderChatRequest request;
+    request.set_messages_json(prompt.messages_json);
+    request.set_tools_json(prompt.tools_json);
+    request.set_template_args_json(prompt.template_args_json);
+    ASSIGN_OR_RETURN(
+        const v1::RenderChatResponse response,
+        Call<v1::RenderChatResponse>(&v1::Inference::Stub::RenderChat, request, kUnaryTimeout));
+    return RenderedChat{.text = response.text(),
+                        .ids = {response.ids().begin(), response.ids().end()}};
+  }
+
+  absl::StatusOr<ModelSummary> FetchModel(absl::Duration timeout) override {
+    ASSIGN_OR_RETURN(const v1::ModelInfo info, Call<v1::ModelInfo>(&v1::Inference::Stub::GetModel,
+                                                                   v1::GetModelRequest(), timeout));
+    return FromMessage(info);
+  }
+  absl::StatusOr<ClusterStatus> FetchCluster(absl::Duration timeout) override {
+    ASSIGN_OR_RETURN(
+        const v1::ClusterInfo info,
+        Call<v1::ClusterInfo>(&v1::Inference::Stub::GetCluster, v1::GetClusterRequest(), timeout));
+    return FromMessage(info);
+  }
+  ModelSummary model() const override {
+    return const_cast<GrpcService*>(this)->FetchModel(kUnaryTimeout).value_or(ModelSummary());
+  }
+  ClusterStatus cluster() const override {
+    return const_cast<GrpcService*>(this)->FetchCluster(kUnaryTimeout).value_or(ClusterStatus());
+  }
+
+  absl::Status DrainWorker(std::string_view name, absl::Time deadline) override {
+    v1::DrainWorkerRequest request;
+    request.set_name(std::string(name));
+    return Call<v1::DrainWorkerResponse>(&v1::Inference::Stub::DrainWorker, request,
+                                         deadline - absl::Now())
+        .status();
+  }
+
+ private:
+  struct StreamCall {
+    grpc::ClientContext context;
+    std::jthread reader;
+  };
+
+  template <typename Response, typename Request>
+  absl::StatusOr<Response> Call(grpc::Status (v1::Inference::Stub::*method)(grpc::ClientContext*,
+                                                                            const Request&,
+                                                                            Response*),
+                                const Request& request, absl::Duration timeout) {
+    grpc::ClientContext context;
+    SetDeadline(context, absl::Now() + timeout);
+    Response response;
+    const grpc::Status status = ((*stub_).*method)(&context, request, &response);
+    if (!status.ok()) return FromServer(status, address_);
+    return response;
+  }
+
+  // Reads a stream on a thread of its own; it stays known until the service goes, so that Cancel
+  // never meets a dead one.
+  uint64_t StartCall(absl::Time deadline, std::function<void(grpc::ClientContext&)> read) {
+    auto call = std::make_unique<StreamCall>();
+    SetDeadline(call->context, deadline);
+    call->reader =
+        std::jthread([context = &call->context, read = std::move(read)] { read(*context); });
+    const std::lock_guard lock(mutex_);
+    calls_.emplace(++last_id_, std::move(call));
+    return last_id_;
+  }
+
+  void ReadAnswer(std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> stream,
+                  const coordinator::GenerationSink& sink) {
+    v1::GenerateResponse message;
+    bool ended = false;
+    while (stream->Read(&message)) {
+      GenerationChunk chunk = FromMessage(message);
+      ended = ended || chunk.last();
+      sink(std::move(chunk));
+    }
+    const grpc::Status status = stream->Finish();
+    if (ended) return;
+    GenerationChunk last;
+    last.status = status.ok() ? Internal("{}: the answer has no end", address_)
+                              : FromServer(status, address_);
+    last.finish = absl::IsCancelled(last.status) ? FinishReason::kCancelled : FinishReason::kError;
+    sink(std::move(last));
+  }
+
+  void ReadScores(std::unique_ptr<grpc::ClientReader<v1::ScoreResponse>> stream,
+                  const coordinator::ScoreSink& sink) {
+    v1::ScoreResponse message;
+    while (stream->Read(&message)) {
+      const size_t row_bytes = static_cast<size_t>(message.vocab_size()) * sizeof(float);
+      const size_t rows = row_bytes == 0 ? 0 : message.logits().size() / row_bytes;
+      for (size_t i = 0; i < rows; ++i) {
+        ScoreChunk chunk;
+        chunk.row = message.first_row() + static_cast<int32_t>(i);
+        chunk.logits.resize(row_bytes / sizeof(float));
+        std::copy_n(message.logits().data() + i * row_bytes, row_bytes,
+                    reinterpret_cast<char*>(chunk.logits.data()));
+        sink(std::move(chunk));
+      }
+      for (int i = 0; i < message.logprobs_size(); ++i) {
+        ScoreChunk chunk;
+        chunk.row = message.first_row() + i;
+        chunk.logprob = message.logprobs(i);
+        sink(std::move(chunk));
+      }
+    }
+    const grpc::Status status = stream->Finish();
+    ScoreChunk last;
+    last.done = true;
+    if (!status.ok()) last.status = FromServer(status, address_);
+    sink(std::move(last));
+  }
+
+  const std::string address_;
+  const std::unique_ptr<v1::Inference::Stub> stub_;
+  std::mutex mutex_;
+  uint64_t last_id_ = 0;                                   // guarded by mutex_
+  std::map<uint64_t, std::unique_ptr<StreamCall>> calls_;  // guarded by mutex_
+};
+
+class Server : public AnswerSource {
+ public:
+  explicit Server(std::unique_ptr<RemoteService> service) : service_(std::move(service)) {}
+  coordinator::LlmService* service() override { return service_.get(); }
+
+ private:
+  const std::unique_ptr<RemoteService> service_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RemoteService>> RemoteService::Make(const std::string& address) {
+  const auto parsed = wire::ParseAddress(address);
+  if (!parsed.ok()) return WithExitCode(Prefixed(parsed.status(), "--server"), kUsage);
+  ASSIGN_OR_RETURN(auto channel, wire::MakeChannel(parsed->ToString(), wire::Security()));
+  return std::make_unique<GrpcService>(address, std::move(channel));
+}
+
+absl::StatusOr<std::unique_ptr<AnswerSource>> ConnectToServer(const std::string& address) {
+  ASSIGN_OR_RETURN(auto service, RemoteService::Make(address));
+  // Says at once where nobody listens, and in one way for all requests.
+  RETURN_IF_ERROR(service->FetchModel(kUnaryTimeout).status());
+  return std::make_unique<Server>(std::move(service));
+}
+
+}  // namespace baton::cli

@@ -1,0 +1,112 @@
+// baton serve: the coordinator as a process.
+#include <absl/time/clock.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <stop_token>
+
+#include "cli/commands.h"
+#include "cli/exit_code.h"
+#include "cli/interrupt.h"
+#include "cli/ready_line.h"
+#include "cli/topology_file.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/http_gateway.h"
+#include "coordinator/inference_server.h"
+#include "coordinator/metered_service.h"
+#include "proto/address.h"
+#include "proto/grpc_worker_client.h"
+#include "proto/listen.h"
+
+namespace baton::cli {
+namespace {
+
+struct Flags {
+  std::string topology;
+  std::vector<std::string> addresses;
+  std::string grpc;
+  std::string http;
+};
+
+constexpr absl::Duration kPoll = absl::Milliseconds(100);
+constexpr absl::Duration kGrace = absl::Seconds(2);  // for answers to end once the process should
+
+// Until all is loaded, or cannot be, or somebody stops us.
+absl::Status WaitReady(coordinator::Coordinator& coordinator, std::stop_token stop) {
+  while (!stop.stop_requested()) {
+    const absl::Status status = coordinator.WaitReady(absl::Now() + kPoll);
+    if (!absl::IsDeadlineExceeded(status)) return status;
+  }
+  return absl::OkStatus();
+}
+
+ReadyLine AddressesOf(const coordinator::Topology& topology,
+                      const coordinator::InferenceServer& server,
+                      const coordinator::HttpGateway* gateway) {
+  ReadyLine ready{.grpc = server.address(), .http = {}};
+  if (gateway == nullptr) return ready;
+  wire::Address http = wire::ParseAddress(topology.http_address).value_or(wire::Address());
+  http.port = gateway->port();
+  ready.http = http.ToString();
+  return ready;
+}
+
+// The HTTP side, where the topology wants one.
+absl::StatusOr<std::unique_ptr<coordinator::HttpGateway>> StartGateway(
+    const coordinator::Topology& topology, coordinator::MeteredService* service) {
+  if (topology.http_address.empty()) return nullptr;
+  ASSIGN_OR_RETURN(const wire::Address address, wire::ParseAddress(topology.http_address));
+  RETURN_IF_ERROR(wire::CheckListenPolicy(address, wire::Security(), topology.insecure));
+  coordinator::HttpGateway::Options options;
+  options.host = address.host;
+  options.port = address.port;
+  options.max_body_bytes = topology.limits.body_bytes;
+  options.max_connections = static_cast<size_t>(topology.limits.connections);
+  options.metrics_text = [service] { return service->MetricsText(); };
+  return coordinator::HttpGateway::Start(options, service);
+}
+
+absl::StatusOr<coordinator::Topology> ServedTopology(const Flags& flags) {
+  ASSIGN_OR_RETURN(coordinator::Topology topology, ReadTopology(flags.topology));
+  RETURN_IF_ERROR(SetAddresses(flags.addresses, topology));
+  if (!flags.grpc.empty()) topology.grpc_address = flags.grpc;
+  if (!flags.http.empty()) topology.http_address = flags.http;
+  return topology;
+}
+
+absl::Status Run(const Flags& flags) {
+  ASSIGN_OR_RETURN(const coordinator::Topology topology, ServedTopology(flags));
+  std::stop_source stop;
+  InterruptWatch watch;
+  watch.OnSignal([&stop] { stop.request_stop(); });
+  wire::GrpcWorkerConnector connector(SecurityOf(topology));
+  auto created = coordinator::Coordinator::Create(topology, &connector);
+  if (!created.ok()) return AsBadData(created.status());
+  coordinator::Coordinator& coordinator = **created;
+  const auto service = coordinator::MeteredService::Create(coordinator.service());
+  ASSIGN_OR_RETURN(const auto server, coordinator::InferenceServer::Start(topology, service.get()));
+  ASSIGN_OR_RETURN(const auto gateway, StartGateway(topology, service.get()));
+  coordinator.Start();
+  RETURN_IF_ERROR(WaitReady(coordinator, stop.get_token()));
+  if (!stop.stop_requested()) PrintReadyLine(AddressesOf(topology, *server, gateway.get()));
+
+  WaitForStop(stop.get_token());
+  if (gateway != nullptr) gateway->Stop(kGrace);
+  coordinator.Shutdown();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+CommandBody DefineServe(CLI::App& app) {
+  auto flags = std::make_shared<Flags>();
+  app.add_option("-f,--file", flags->topology, "Topology file")->required();
+  app.add_option("--address", flags->addresses,
+                 "NAME=HOST:PORT of a worker, instead of the file's; may be repeated")
+      ->allow_extra_args(false);
+  app.add_option("--listen", flags->grpc, "HOST:PORT for gRPC, instead of the file's");
+  app.add_option("--http", flags->http, "HOST:PORT for HTTP, instead of the file's");
+  return [flags] { return Run(*flags); };
+}
+
+}  // namespace baton::cli

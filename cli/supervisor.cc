@@ -1,0 +1,182 @@
+#include "cli/supervisor.h"
+
+#include <absl/time/clock.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <ranges>
+
+#include "cli/exit_code.h"
+
+namespace baton::cli {
+namespace {
+
+constexpr absl::Duration kFirstPause = absl::Milliseconds(200);
+constexpr absl::Duration kLongestPause = absl::Seconds(10);
+constexpr absl::Duration kSteady =
+    absl::Seconds(10);  // alive for so long: the next pause is the first again
+constexpr absl::Duration kGrace = absl::Seconds(5);  // to end cleanly
+constexpr std::string_view kErrorPrefix = "baton: error: ";
+
+sigset_t WatchedSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&set, signal);
+  return set;
+}
+
+}  // namespace
+
+Supervisor::Supervisor() {
+  const sigset_t set = WatchedSignals();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  signals_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+Supervisor::~Supervisor() {
+  Stop();
+  close(signals_);
+}
+
+absl::Status Supervisor::Start(Program program) {
+  programs_.push_back(std::make_unique<Running>());
+  Running& running = *programs_.back();
+  running.program = std::move(program);
+  running.pause = kFirstPause;
+  return Launch(running);
+}
+
+absl::Status Supervisor::Launch(Running& running) {
+  ASSIGN_OR_RETURN(ChildProcess process,
+                   ChildProcess::Start(running.program.command(running.ready)));
+  running.process.emplace(std::move(process));
+  running.started = absl::Now();
+  running.restart = absl::InfiniteFuture();
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::WaitUntilReady(absl::Duration timeout) {
+  const auto all_ready = [this] {
+    return std::ranges::all_of(programs_, [](const auto& p) { return p->ready.has_value(); });
+  };
+  absl::Status status = Loop(all_ready, absl::Now() + timeout);
+  if (!absl::IsDeadlineExceeded(status)) return status;
+  for (const auto& running : programs_) {
+    if (!running->ready)
+      return DeadlineExceeded("{}: not ready after {}", running->program.name,
+                              absl::FormatDuration(timeout));
+  }
+  return status;
+}
+
+absl::Status Supervisor::Run() {
+  return Loop([] { return false; }, absl::InfiniteFuture());
+}
+
+absl::Status Supervisor::Loop(const std::function<bool()>& done, absl::Time deadline) {
+  while (!done()) {
+    if (StopRequested()) return Cancelled("stopped by a signal");
+    const absl::Time now = absl::Now();
+    if (now >= deadline) return DeadlineExceeded("not ready in time");
+    for (const auto& running : programs_) {
+      if (running->restart <= now) RETURN_IF_ERROR(Launch(*running));
+    }
+    WaitForEvents(std::min(deadline, NextRestart()));
+    for (const auto& running : programs_) {
+      Forward(*running);
+      RETURN_IF_ERROR(Reap(*running));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Time Supervisor::NextRestart() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const auto& running : programs_) next = std::min(next, running->restart);
+  return next;
+}
+
+void Supervisor::WaitForEvents(absl::Time until) {
+  std::vector<pollfd> watched = {{.fd = signals_, .events = POLLIN, .revents = 0}};
+  for (const auto& running : programs_) {
+    if (running->process && running->process->output() >= 0) {
+      watched.push_back({.fd = running->process->output(), .events = POLLIN, .revents = 0});
+    }
+  }
+  int timeout_ms = -1;
+  if (until != absl::InfiniteFuture()) {
+    const int64_t left = absl::ToInt64Milliseconds(until - absl::Now()) + 1;
+    timeout_ms = static_cast<int>(std::clamp<int64_t>(left, 0, 60'000));
+  }
+  poll(watched.data(), watched.size(), timeout_ms);
+}
+
+void Supervisor::Forward(Running& running) {
+  if (!running.process) return;
+  for (const std::string& line : running.process->ReadLines()) {
+    if (auto ready = ParseReadyLine(line)) running.ready = std::move(ready);
+    if (line.starts_with(kErrorPrefix)) running.last_error = line.substr(kErrorPrefix.size());
+    std::fprintf(stderr, "%s | %s\n", running.program.name.c_str(), line.c_str());
+  }
+}
+
+absl::Status Supervisor::Reap(Running& running) {
+  if (!running.process) return absl::OkStatus();
+  const auto code = running.process->Reap();
+  if (!code) return absl::OkStatus();
+  Forward(running);  // its last words
+  running.process.reset();
+  if (!running.ready) {
+    return WithExitCode(Unavailable("{}: {}", running.program.name,
+                                    running.last_error.empty()
+                                        ? fmt::format("ended with {} before it was ready", *code)
+                                        : running.last_error),
+                        *code == 0 ? kFailed : static_cast<ExitCode>(*code));
+  }
+  if (absl::Now() - running.started > kSteady) running.pause = kFirstPause;
+  spdlog::warn("{} ended with {}; starting it again in {}", running.program.name, *code,
+               absl::FormatDuration(running.pause));
+  running.restart = absl::Now() + running.pause;
+  running.pause = std::min(2 * running.pause, kLongestPause);
+  return absl::OkStatus();
+}
+
+bool Supervisor::StopRequested() {
+  signalfd_siginfo info;
+  while (read(signals_, &info, sizeof info) == sizeof info) {
+    if (info.ssi_signo != SIGCHLD) stop_requested_ = true;
+  }
+  return stop_requested_;
+}
+
+void Supervisor::Stop() {
+  for (const auto& running : programs_ | std::views::reverse) {
+    running->restart = absl::InfiniteFuture();
+    if (running->process) running->process->Signal(SIGTERM);
+  }
+  const absl::Time deadline = absl::Now() + kGrace;
+  const auto runs = [](const auto& p) { return p->process.has_value(); };
+  while (std::ranges::any_of(programs_, runs) && absl::Now() < deadline) {
+    WaitForEvents(std::min(deadline, absl::Now() + absl::Milliseconds(100)));
+    StopRequested();
+    for (const auto& running : programs_) {
+      if (!running->process) continue;
+      Forward(*running);
+      if (running->process->Reap()) running->process.reset();
+    }
+  }
+  programs_.clear();  // kills what is left
+}
+
+const ReadyLine& Supervisor::ready(std::string_view name) const {
+  const auto found =
+      std::ranges::find_if(programs_, [&](const auto& p) { return p->program.name == name; });
+  return *(*found)->ready;
+}
+
+}  // namespace baton::cli

@@ -1,0 +1,70 @@
+// Keeps programs running: starts them, forwards what they say under their names, restarts what
+// dies, stops all.
+#pragma once
+
+#include <absl/time/time.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/child_process.h"
+#include "cli/ready_line.h"
+#include "engine/base/status.h"
+
+namespace baton::cli {
+
+// Takes SIGINT, SIGTERM and SIGCHLD for itself. Owner: a command; its thread alone calls.
+class Supervisor {
+ public:
+  struct Program {
+    std::string name;
+    // What to run, path first. `last` is the ready line of the run before, if there was one: a
+    // restart takes the same ports.
+    std::function<std::vector<std::string>(const std::optional<ReadyLine>& last)> command;
+  };
+
+  Supervisor();
+  ~Supervisor();  // as Stop
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  // Starts a program. One that ends before its first ready line is an error, one that ends later is
+  // started again, after a pause that doubles while it keeps dying.
+  absl::Status Start(Program program);
+  // Until all are ready. Cancelled: a signal came.
+  absl::Status WaitUntilReady(absl::Duration timeout);
+  // Until a signal comes.
+  absl::Status Run();
+  // Asks all to end, the last first, and kills what does not.
+  void Stop();
+
+  const ReadyLine& ready(std::string_view name) const;  // of a program that is
+
+ private:
+  struct Running {
+    Program program;
+    std::optional<ChildProcess> process;  // nullopt: waits for `restart`
+    std::optional<ReadyLine> ready;       // of the latest run that was
+    std::string last_error;
+    absl::Time started;
+    absl::Time restart = absl::InfiniteFuture();
+    absl::Duration pause;
+  };
+
+  absl::Status Launch(Running& running);
+  absl::Status Loop(const std::function<bool()>& done, absl::Time deadline);
+  absl::Time NextRestart() const;
+  void WaitForEvents(absl::Time until);
+  void Forward(Running& running);
+  absl::Status Reap(Running& running);
+  bool StopRequested();
+
+  int signals_;  // signalfd
+  bool stop_requested_ = false;
+  std::vector<std::unique_ptr<Running>> programs_;
+};
+
+}  // namespace baton::cli

@@ -1,0 +1,24 @@
+// The topology file of a command, and what `baton up` knows better than the file once ports are
+// real.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <string>
+#include <vector>
+
+#include "coordinator/topology.h"
+#include "engine/base/status.h"
+#include "proto/security.h"
+
+namespace baton::cli {
+
+// A model given by name becomes its path in the cache. Bad data but where there is no such file.
+absl::StatusOr<coordinator::Topology> ReadTopology(const std::string& path);
+
+// Replaces the addresses of workers, as "NAME=HOST:PORT".
+absl::Status SetAddresses(const std::vector<std::string>& addresses,
+                          coordinator::Topology& topology);
+
+wire::Security SecurityOf(const coordinator::Topology& topology);
+
+}  // namespace baton::cli

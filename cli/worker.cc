@@ -1,0 +1,64 @@
+// baton worker: one stage as a process.
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <stop_token>
+
+#include "cli/commands.h"
+#include "cli/exit_code.h"
+#include "cli/flag_values.h"
+#include "cli/interrupt.h"
+#include "cli/ready_line.h"
+#include "worker/run_worker.h"
+
+namespace baton::cli {
+namespace {
+
+struct Flags {
+  worker::WorkerRunOptions options;
+  std::string memory;
+  std::string tls;
+};
+
+absl::Status Run(const Flags& flags) {
+  worker::WorkerRunOptions options = flags.options;
+  if (!flags.memory.empty()) {
+    ASSIGN_OR_RETURN(options.server.memory_budget_bytes, ParseSize("--memory", flags.memory));
+  }
+  if (!flags.tls.empty()) {
+    options.server.security = {.ca_file = flags.tls + "/ca.pem",
+                               .cert_file = flags.tls + "/cert.pem",
+                               .key_file = flags.tls + "/key.pem"};
+  }
+  std::stop_source stop;
+  InterruptWatch watch;
+  watch.OnSignal([&stop] { stop.request_stop(); });
+  return worker::RunWorker(options, stop.get_token(), [](const wire::Address& address) {
+    PrintReadyLine({.grpc = address.ToString(), .http = {}});
+  });
+}
+
+}  // namespace
+
+CommandBody DefineWorker(CLI::App& app) {
+  auto flags = std::make_shared<Flags>();
+  worker::WorkerRunOptions& options = flags->options;
+  app.add_option("--listen", options.server.listen, "HOST:PORT; port 0 is any free one")
+      ->required();
+  app.add_option("--models", options.server.models_dir,
+                 "Folder with the model files or parts of this host")
+      ->capture_default_str();
+  app.add_option("--name", options.server.name,
+                 "What people call this worker; the address where absent");
+  app.add_option("--device", options.device, "auto, cpu or cuda:N")->capture_default_str();
+  app.add_option("-t,--threads", options.threads, "All that the process may use where absent")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--memory", flags->memory,
+                 "Budget for weights and cache, as 4GiB; what the host has where absent");
+  app.add_flag("--mlock", options.mlock, "Pin the weights in memory");
+  auto* tls = app.add_option("--tls", flags->tls, "Folder with ca.pem, cert.pem and key.pem");
+  app.add_flag("--insecure", options.server.insecure, "Listen beyond loopback without TLS")
+      ->excludes(tls);
+  return [flags] { return Run(*flags); };
+}
+
+}  // namespace baton::cli

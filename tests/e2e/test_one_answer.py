@@ -1,0 +1,53 @@
+"""One answer: the same bits whatever the stages, threads and chunks are, in one process and over a cluster."""
+import unittest
+
+import cluster
+
+
+class OneAnswer(cluster.TestCase):
+    TOKENS = ",".join(str(3 + i * 7 % 250) for i in range(70))
+
+    def logits(self, model, *flags):
+        out = self.folder / "out.npy"
+        cluster.good(cluster.run("logits", "-m", model, "--tokens", self.TOKENS, *flags, "-o", out))
+        return cluster.read_npy(out)
+
+    def test_logits_do_not_depend_on_stages_threads_and_chunks(self):
+        model = cluster.tiny_model(self.folder / "tiny.gguf")
+        shape, first = self.logits(model, "-t", 1)
+        self.assertEqual(shape[0], 70)
+        for flags in (("--stages", 2), ("--stages", 3, "--chunk", 7), ("--stages", 5, "-t", 2, "--chunk", 32),
+                      ("-t", 2, "--chunk", 1), ("--split", "0-0,1-4")):
+            with self.subTest(flags=flags):
+                self.assertEqual(self.logits(model, *flags), (shape, first))
+        last = self.logits(model, "--last", 3)
+        self.assertEqual(last, ((3, shape[1]), first[-3 * shape[1] * 4:]))
+
+    def test_a_cluster_answers_as_one_process(self):
+        model = cluster.tiny_model(self.folder / "tiny.gguf")
+        ask = ("--tokens", self.TOKENS, "-n", 24, "--temp", 0, "--ignore-eos")
+        alone = cluster.run_json("run", "-m", model, *ask)
+        self.assertEqual(len(alone["tokens"]), 24)
+        self.assertEqual(alone["finish_reason"], "length")
+        for workers, layers in ((1, None), (2, None), (3, ["0-0", "1-3", "4-4"])):
+            with self.subTest(workers=workers), \
+                    cluster.cluster(self.folder, model, num_workers=workers, layers=layers) as c:
+                answer = c.generate(*ask)
+                self.assertEqual(answer["tokens"], alone["tokens"])
+                self.assertEqual(answer["text"], alone["text"])
+                ranges = [(s["layers"]["begin"], s["layers"]["end"]) for s in answer["stages"]]
+                self.assertEqual(len(ranges), workers)
+                self.assertEqual([b for b, _ in ranges], [0] + [e for _, e in ranges[:-1]])
+                self.assertEqual(ranges[-1][1], 5)
+
+    def test_a_seed_draws_the_same_tokens_everywhere(self):
+        model = cluster.tiny_model(self.folder / "tiny.gguf")
+        ask = ("-p", "abc", "--raw", "-n", 16, "--seed", 7, "--ignore-eos")
+        one = cluster.run_json("run", "-m", model, *ask)["tokens"]
+        self.assertEqual(one, cluster.run_json("run", "-m", model, "--stages", 3, *ask)["tokens"])
+        self.assertNotEqual(one, cluster.run_json("run", "-m", model, "-p", "abc", "--raw", "-n", 16, "--seed", 8,
+                                                  "--ignore-eos")["tokens"])
+
+
+if __name__ == "__main__":
+    unittest.main()
