@@ -22,7 +22,21 @@ void Answer::OnStarted(int32_t cached_tokens) {
   Send({});
 }
 
+bool Answer::Restore(std::span<const engine::TokenId> tokens) {
+  for (const engine::TokenId token : tokens) {
+    engine::RowResult result;
+    result.token = token;
+    if (!Add(result)) return false;
+  }
+  return true;
+}
+
 bool Answer::OnResult(int32_t /*position*/, const engine::RowResult& result) {
+  if (options_.record != nullptr) options_.record->Answered(options_.request_id, result.token);
+  return Add(result);
+}
+
+bool Answer::Add(const engine::RowResult& result) {
   last_token_ = absl::Now();
   if (num_tokens_++ == 0) first_token_ = last_token_;
   const bool end = !options_.ignore_eos && options_.tokenizer->IsEndOfGeneration(result.token);
@@ -34,11 +48,16 @@ bool Answer::OnResult(int32_t /*position*/, const engine::RowResult& result) {
   GenerationChunk chunk;
   chunk.text = stop_.Append(utf8_.Append(token.bytes));
   chunk.tokens.push_back(std::move(token));
-  Send(std::move(chunk));
+  if (num_tokens_ > options_.first_token) Send(std::move(chunk));
   return !end && !stop_.stopped();
 }
 
 void Answer::OnEnd(EndReason reason, const absl::Status& status) {
+  if (options_.record != nullptr) {
+    const bool may_go_on = absl::IsCancelled(status) || absl::IsUnavailable(status);
+    may_go_on ? options_.record->Abandoned(options_.request_id)
+              : options_.record->Ended(options_.request_id);
+  }
   GenerationChunk chunk;
   if (!stop_.stopped()) chunk.text = stop_.Append(utf8_.Flush());
   if (!stop_.stopped()) chunk.text += stop_.Flush();

@@ -7,10 +7,12 @@
 #include <absl/time/time.h>
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "coordinator/generation.h"
+#include "coordinator/open_requests.h"
 #include "coordinator/sequence.h"
 #include "engine/text/stop_strings.h"
 #include "engine/text/tokenizer.h"
@@ -23,6 +25,8 @@ struct AnswerOptions {
   std::vector<engine::TokenId> prompt;
   std::vector<std::string> stop;
   bool ignore_eos = false;
+  int32_t first_token = 0;         // of the answer, to send; the client has those before
+  OpenRequests* record = nullptr;  // is told how far the answer is; outlives it
   double load_ms = 0;
   const engine::Tokenizer* tokenizer = nullptr;  // outlives the answer
   std::function<std::vector<StageOfWorker>()> stages;
@@ -33,11 +37,15 @@ class Answer : public SequenceObserver {
  public:
   explicit Answer(AnswerOptions options);
 
+  // What is known of the answer from before; false: it was whole already.
+  bool Restore(std::span<const engine::TokenId> tokens);
+
   void OnStarted(int32_t cached_tokens) override;
   bool OnResult(int32_t position, const engine::RowResult& result) override;
   void OnEnd(EndReason reason, const absl::Status& status) override;
 
  private:
+  bool Add(const engine::RowResult& result);
   void Send(GenerationChunk chunk);
   GenerationTimings Timings() const;
 

@@ -1,20 +1,26 @@
 #include "coordinator/coordinator.h"
 
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <random>
 #include <utility>
 
 #include "coordinator/answer.h"
 #include "coordinator/model_placer.h"
+#include "coordinator/open_requests.h"
 #include "coordinator/pipeline.h"
 #include "coordinator/recovery.h"
 #include "coordinator/request_check.h"
 #include "coordinator/served_model.h"
 #include "coordinator/worker_registry.h"
+#include "engine/base/quote.h"
 
 namespace baton::coordinator {
 
@@ -31,6 +37,36 @@ uint64_t ResidentBytes() {
 uint64_t DrawSeed() {
   static std::atomic<uint64_t> counter = std::random_device()();
   return (++counter * 0x9E3779B97F4A7C15u) ^ static_cast<uint64_t>(absl::ToUnixNanos(absl::Now()));
+}
+
+// Where the journal of a topology file is if it does not say: a folder of its own below the user's
+// state.
+std::string DefaultJournal(const Topology& topology) {
+  const char* state = std::getenv("XDG_STATE_HOME");
+  const char* home = std::getenv("HOME");
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::absolute(topology.file, error);
+  if (topology.file.empty() || error || (state == nullptr && home == nullptr)) return "";
+  const std::filesystem::path base = state != nullptr
+                                         ? std::filesystem::path(state)
+                                         : std::filesystem::path(home) / ".local/state";
+  return (base / "baton" / fmt::format("{:016x}", std::hash<std::string>()(file.string())))
+      .string();
+}
+
+// A journal that somebody asked for must work; the default one is a convenience.
+absl::StatusOr<std::unique_ptr<OpenRequests>> OpenJournal(const Topology& topology,
+                                                          const std::string& fingerprint) {
+  OpenRequests::Options options;
+  options.fingerprint = fingerprint;
+  options.folder = topology.journal.empty() ? DefaultJournal(topology) : topology.journal;
+  if (topology.journal == kNoJournal) options.folder.clear();
+  auto journal = OpenRequests::Open(options);
+  if (journal.ok() || !topology.journal.empty()) return journal;
+  spdlog::warn("journal: {}; requests cannot be resumed after a restart of the coordinator",
+               Message(journal.status()));
+  options.folder.clear();
+  return OpenRequests::Open(options);
 }
 
 // Rows of a ScoreRequest, one after another.
@@ -63,8 +99,10 @@ class ClusterCoordinator : public Coordinator, public LlmService {
     ASSIGN_OR_RETURN(std::unique_ptr<ServedModel> model, ServedModel::Open(topology));
     ASSIGN_OR_RETURN(std::unique_ptr<ModelPlacer> placer,
                      ModelPlacer::Create(topology, model.get()));
-    return std::unique_ptr<ClusterCoordinator>(
-        new ClusterCoordinator(topology, connector, std::move(model), std::move(placer)));
+    ASSIGN_OR_RETURN(std::unique_ptr<OpenRequests> open_requests,
+                     OpenJournal(topology, model->summary().fingerprint));
+    return std::unique_ptr<ClusterCoordinator>(new ClusterCoordinator(
+        topology, connector, std::move(model), std::move(placer), std::move(open_requests)));
   }
   ~ClusterCoordinator() override { Shutdown(); }
 
@@ -72,12 +110,14 @@ class ClusterCoordinator : public Coordinator, public LlmService {
   absl::Status WaitReady(absl::Time deadline) override { return recovery_->WaitReady(deadline); }
   void Shutdown() override {
     recovery_->Stop();
-    pipeline_->Refuse(Unavailable("coordinator: it is shutting down"));
+    pipeline_->Stop();
   }
   LlmService* service() override { return this; }
 
   absl::StatusOr<uint64_t> Generate(const GenerationRequest& request, GenerationSink sink) override;
   absl::StatusOr<uint64_t> Score(const ScoreRequest& request, ScoreSink sink) override;
+  absl::StatusOr<uint64_t> Resume(std::string_view request_id, int32_t from_token,
+                                  absl::Time deadline, GenerationSink sink) override;
   void Cancel(uint64_t id) override { pipeline_->Cancel(id); }
   absl::StatusOr<std::vector<TokenId>> Tokenize(std::string_view text, bool parse_special,
                                                 bool add_special) override {
@@ -100,16 +140,21 @@ class ClusterCoordinator : public Coordinator, public LlmService {
 
  private:
   ClusterCoordinator(const Topology& topology, wire::WorkerConnector* connector,
-                     std::unique_ptr<ServedModel> model, std::unique_ptr<ModelPlacer> placer);
+                     std::unique_ptr<ServedModel> model, std::unique_ptr<ModelPlacer> placer,
+                     std::unique_ptr<OpenRequests> open_requests);
 
   absl::Status CheckReady() const;
   std::vector<StageOfWorker> Stages() const;
+  uint64_t Launch(const std::string& request_id, OpenRequest open, int32_t first_token,
+                  absl::Time deadline, GenerationSink sink);
 
   const std::unique_ptr<ServedModel> model_;
   const std::unique_ptr<ModelPlacer> placer_;
   const absl::Time started_ = absl::Now();
   const std::string instance_ = fmt::format("{:08x}", DrawSeed() & 0xFFFFFFFF);
   std::atomic<uint64_t> last_id_ = 0;
+  std::atomic<uint64_t> last_request_ = 0;
+  const std::unique_ptr<OpenRequests> open_requests_;
   WorkerRegistry registry_;
   std::unique_ptr<Recovery>
       recovery_;  // stopped first (Shutdown), but there for the pipeline's last words
@@ -128,15 +173,18 @@ PipelineOptions MakePipelineOptions(const Topology& topology, const ServedModel&
   options.scheduler.max_waiting = topology.limits.queue;
   options.scheduler.chunk_rows = topology.limits.chunk_rows;
   options.scheduler.prefix_cache = topology.prefix_cache;
+  options.scheduler.speculation = topology.speculation;
   options.step_deadline = topology.limits.step;
   return options;
 }
 
 ClusterCoordinator::ClusterCoordinator(const Topology& topology, wire::WorkerConnector* connector,
                                        std::unique_ptr<ServedModel> model,
-                                       std::unique_ptr<ModelPlacer> placer)
+                                       std::unique_ptr<ModelPlacer> placer,
+                                       std::unique_ptr<OpenRequests> open_requests)
     : model_(std::move(model)),
       placer_(std::move(placer)),
+      open_requests_(std::move(open_requests)),
       registry_(topology.workers, topology.spares, connector) {
   pipeline_ = std::make_unique<Pipeline>(
       MakePipelineOptions(topology, *model_, placer_->num_kv_blocks()),
@@ -181,29 +229,67 @@ absl::StatusOr<uint64_t> ClusterCoordinator::Generate(const GenerationRequest& r
   }
   RETURN_IF_ERROR(CheckReady());
 
+  OpenRequest open;
+  open.prompt = std::move(tokens);
+  open.sampling = request.sampling;
+  if (!request.has_seed) open.sampling.seed = DrawSeed();
+  open.stop = request.stop;
+  open.ignore_eos = request.ignore_eos;
+  open.max_tokens = wanted;
+  open.priority = request.priority;
+  open.speculation = request.speculation.value_or(true);
+  const std::string request_id = fmt::format("{}-{}", instance_, ++last_request_);
+  open_requests_->Opened(request_id, open);
+  return Launch(request_id, std::move(open), /*first_token=*/0, request.deadline, std::move(sink));
+}
+
+absl::StatusOr<uint64_t> ClusterCoordinator::Resume(std::string_view request_id, int32_t from_token,
+                                                    absl::Time deadline, GenerationSink sink) {
+  if (from_token < 0) return InvalidArgument("from_token: {}, expected at least 0", from_token);
+  RETURN_IF_ERROR(CheckReady());
+  std::optional<OpenRequest> open = open_requests_->Take(std::string(request_id));
+  if (!open)
+    return NotFound("request_id: {}: no such request waits to be resumed",
+                    engine::Named(request_id));
+  RETURN_IF_ERROR(CheckTokenIds(open->prompt, model_->hyperparams().vocab_size));
+  RETURN_IF_ERROR(CheckTokenIds(open->answer, model_->hyperparams().vocab_size));
+  return Launch(std::string(request_id), *std::move(open), from_token, deadline, std::move(sink));
+}
+
+// Begins an answer, or goes on with what is known of it.
+uint64_t ClusterCoordinator::Launch(const std::string& request_id, OpenRequest open,
+                                    int32_t first_token, absl::Time deadline, GenerationSink sink) {
+  const int32_t context = model_->summary().context_length;
   SequenceRequest sequence;
   sequence.id = ++last_id_;
-  AnswerOptions answer;
-  answer.request_id = fmt::format("{}-{}", instance_, sequence.id);
-  answer.prompt = tokens;
-  answer.stop = request.stop;
-  answer.ignore_eos = request.ignore_eos;
-  answer.load_ms = absl::ToDoubleMilliseconds(recovery_->snapshot().load_time);
-  answer.tokenizer = &model_->tokenizer();
-  answer.stages = [this] { return Stages(); };
-  answer.sink = std::move(sink);
-  sequence.observer = std::make_shared<Answer>(std::move(answer));
-  if (wanted == 0) {
-    sequence.observer->OnEnd(EndReason::kLength, absl::OkStatus());
-    return sequence.id;
-  }
-  sequence.tokens = std::move(tokens);
-  sequence.max_new_tokens = wanted;
-  sequence.sampling = request.sampling;
-  if (!request.has_seed) sequence.sampling.seed = DrawSeed();
-  sequence.priority = request.priority;
-  sequence.deadline = request.deadline;
+  AnswerOptions options;
+  options.request_id = request_id;
+  options.prompt = open.prompt;
+  options.stop = open.stop;
+  options.ignore_eos = open.ignore_eos;
+  options.first_token = first_token;
+  options.record = open_requests_.get();
+  options.load_ms = absl::ToDoubleMilliseconds(recovery_->snapshot().load_time);
+  options.tokenizer = &model_->tokenizer();
+  options.stages = [this] { return Stages(); };
+  options.sink = std::move(sink);
+  const auto answer = std::make_shared<Answer>(std::move(options));
+  const bool goes_on = answer->Restore(open.answer);
+  sequence.tokens = std::move(open.prompt);
+  sequence.tokens.insert(sequence.tokens.end(), open.answer.begin(), open.answer.end());
+  sequence.num_answered = static_cast<int32_t>(open.answer.size());
   const uint64_t id = sequence.id;
+  if (!goes_on || sequence.num_answered >= open.max_tokens ||
+      static_cast<int64_t>(sequence.tokens.size()) >= context) {
+    answer->OnEnd(goes_on ? EndReason::kLength : EndReason::kStopped, absl::OkStatus());
+    return id;
+  }
+  sequence.observer = answer;
+  sequence.max_new_tokens = open.max_tokens;
+  sequence.sampling = std::move(open.sampling);
+  sequence.priority = open.priority;
+  sequence.speculation = open.speculation;
+  sequence.deadline = deadline;
   pipeline_->Submit(std::move(sequence));
   return id;
 }

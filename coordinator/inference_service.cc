@@ -1,6 +1,7 @@
 #include "coordinator/inference_service.h"
 
 #include <algorithm>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -113,11 +114,13 @@ class GenerateCall : public grpc::ServerWriteReactor<v1::GenerateResponse> {
  public:
   explicit GenerateCall(LlmService* service) : service_(service) {}
 
-  static GenerateCall* Start(LlmService* service, const GenerationRequest& request) {
+  // `begin` hands the sink to the service.
+  static GenerateCall* Start(LlmService* service,
+                             const std::function<absl::StatusOr<uint64_t>(GenerationSink)>& begin) {
     const auto call = std::make_shared<GenerateCall>(service);
     call->self_ = call;
     const absl::StatusOr<uint64_t> id =
-        service->Generate(request, [call](GenerationChunk chunk) { call->Push(std::move(chunk)); });
+        begin([call](GenerationChunk chunk) { call->Push(std::move(chunk)); });
     if (!id.ok()) {
       call->Finish(wire::ToGrpc(id.status()));
       return call.get();
@@ -414,7 +417,8 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Generate(
   }
   ReadOptions(message->options(), &request);
   request.deadline = DeadlineOf(*context);
-  return GenerateCall::Start(service_, request);
+  return GenerateCall::Start(
+      service_, [&](GenerationSink sink) { return service_->Generate(request, std::move(sink)); });
 }
 
 grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Chat(
@@ -424,7 +428,16 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Chat(
       ChatPrompt{message->messages_json(), message->tools_json(), message->template_args_json()};
   ReadOptions(message->options(), &request);
   request.deadline = DeadlineOf(*context);
-  return GenerateCall::Start(service_, request);
+  return GenerateCall::Start(
+      service_, [&](GenerationSink sink) { return service_->Generate(request, std::move(sink)); });
+}
+
+grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Resume(
+    grpc::CallbackServerContext* context, const v1::ResumeRequest* message) {
+  const auto from = static_cast<int32_t>(std::min<uint32_t>(message->from_token(), 1u << 30));
+  return GenerateCall::Start(service_, [&](GenerationSink sink) {
+    return service_->Resume(message->request_id(), from, DeadlineOf(*context), std::move(sink));
+  });
 }
 
 grpc::ServerWriteReactor<v1::ScoreResponse>* InferenceService::Score(

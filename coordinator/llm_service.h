@@ -32,6 +32,12 @@ class LlmService {
                                             GenerationSink sink) = 0;
   virtual absl::StatusOr<uint64_t> Score(const ScoreRequest& request, ScoreSink sink) = 0;
   virtual void Cancel(uint64_t id) = 0;
+  // Goes on with a request that a coordinator before this one had taken, from its token
+  // `from_token` on.
+  virtual absl::StatusOr<uint64_t> Resume(std::string_view /*request_id*/, int32_t /*from_token*/,
+                                          absl::Time /*deadline*/, GenerationSink /*sink*/) {
+    return Unimplemented("resume: this coordinator keeps no journal");
+  }
 
   virtual absl::StatusOr<std::vector<engine::TokenId>> Tokenize(std::string_view text,
                                                                 bool parse_special,

@@ -17,8 +17,10 @@ using prometheus::Histogram;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
-const Histogram::BucketBoundaries kFirstTokenBuckets = {.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60};
-const Histogram::BucketBoundaries kNextTokenBuckets = {.001, .0025, .005, .01, .02, .03, .05, .075, .1, .25, .5, 1, 5};
+const Histogram::BucketBoundaries kFirstTokenBuckets = {.005, .01, .025, .05, .1, .25, .5,
+                                                        1,    2.5, 5,    10,  30, 60};
+const Histogram::BucketBoundaries kNextTokenBuckets = {.001, .0025, .005, .01, .02, .03, .05,
+                                                       .075, .1,    .25,  .5,  1,   5};
 
 // A figure of the whole cluster, read from its status.
 struct ClusterRow {
@@ -52,9 +54,11 @@ const ClusterRow kClusterRows[] = {
      [](const ClusterStatus& s) { return double(s.pipeline.scheduler.new_tokens); }},
     {"baton_micro_batches_total", MetricType::Counter, "Micro-batches through the pipeline.",
      [](const ClusterStatus& s) { return double(s.pipeline.scheduler.micro_batches); }},
-    {"baton_preemptions_total", MetricType::Counter, "Sequences that gave up their KV blocks to older ones.",
+    {"baton_preemptions_total", MetricType::Counter,
+     "Sequences that gave up their KV blocks to older ones.",
      [](const ClusterStatus& s) { return double(s.pipeline.scheduler.preemptions); }},
-    {"baton_replays_total", MetricType::Counter, "Times that all sequences were replayed after a loss.",
+    {"baton_replays_total", MetricType::Counter,
+     "Times that all sequences were replayed after a loss.",
      [](const ClusterStatus& s) { return double(s.pipeline.scheduler.restarts); }},
     {"baton_in_flight", MetricType::Gauge, "Micro-batches on their way through the stages.",
      [](const ClusterStatus& s) { return double(s.pipeline.in_flight); }},
@@ -74,11 +78,13 @@ const StageRow kStageRows[] = {
      [](const StageStats& s, const WorkerSnapshot&) { return double(s.steps); }},
     {"baton_stage_compute_seconds_total", MetricType::Counter, "Time spent computing.",
      [](const StageStats& s, const WorkerSnapshot&) { return double(s.compute_us) * 1e-6; }},
-    {"baton_stage_queue_seconds_total", MetricType::Counter, "Time that micro-batches waited for the stage.",
+    {"baton_stage_queue_seconds_total", MetricType::Counter,
+     "Time that micro-batches waited for the stage.",
      [](const StageStats& s, const WorkerSnapshot&) { return double(s.queue_us) * 1e-6; }},
     {"baton_stage_send_seconds_total", MetricType::Counter, "Time spent handing on.",
      [](const StageStats& s, const WorkerSnapshot&) { return double(s.send_us) * 1e-6; }},
-    {"baton_stage_busy_share", MetricType::Gauge, "Share of the last seconds spent computing; the rest are bubbles.",
+    {"baton_stage_busy_share", MetricType::Gauge,
+     "Share of the last seconds spent computing; the rest are bubbles.",
      [](const StageStats& s, const WorkerSnapshot&) { return s.busy_share; }},
     {"baton_worker_rss_bytes", MetricType::Gauge, "Resident memory of the worker.",
      [](const StageStats&, const WorkerSnapshot& w) { return double(w.info.rss_bytes); }},
@@ -86,12 +92,19 @@ const StageRow kStageRows[] = {
      [](const StageStats&, const WorkerSnapshot& w) { return double(w.weights_bytes); }},
     {"baton_worker_kv_bytes", MetricType::Gauge, "Bytes of the worker's KV cache.",
      [](const StageStats&, const WorkerSnapshot& w) { return double(w.kv_bytes); }},
-    {"baton_worker_weight_bytes_received_total", MetricType::Counter, "Weight bytes that came over the network.",
-     [](const StageStats&, const WorkerSnapshot& w) { return double(w.info.weight_bytes_received); }},
+    {"baton_worker_weight_bytes_received_total", MetricType::Counter,
+     "Weight bytes that came over the network.",
+     [](const StageStats&, const WorkerSnapshot& w) {
+       return double(w.info.weight_bytes_received);
+     }},
     {"baton_worker_round_trip_seconds", MetricType::Gauge, "Round trip of the last heartbeat.",
-     [](const StageStats&, const WorkerSnapshot& w) { return absl::ToDoubleSeconds(w.round_trip); }},
+     [](const StageStats&, const WorkerSnapshot& w) {
+       return absl::ToDoubleSeconds(w.round_trip);
+     }},
     {"baton_worker_up", MetricType::Gauge, "1 while the worker is ready.",
-     [](const StageStats&, const WorkerSnapshot& w) { return w.state == WorkerState::kReady ? 1.0 : 0.0; }},
+     [](const StageStats&, const WorkerSnapshot& w) {
+       return w.state == WorkerState::kReady ? 1.0 : 0.0;
+     }},
 };
 
 ClientMetric Figure(MetricType type, double value) {
@@ -110,7 +123,8 @@ void AddStageFamilies(const ClusterStatus& status, std::vector<MetricFamily>* fa
   const auto& placement = status.state.placement;
   for (const StageRow& row : kStageRows) {
     MetricFamily family{row.name, row.help, row.type, {}};
-    for (size_t stage = 0; stage < placement.size() && stage < status.pipeline.stages.size(); ++stage) {
+    for (size_t stage = 0; stage < placement.size() && stage < status.pipeline.stages.size();
+         ++stage) {
       const WorkerSnapshot& worker = status.workers[placement[stage].worker];
       ClientMetric metric = Figure(row.type, row.read(status.pipeline.stages[stage], worker));
       metric.label = {{"worker", worker.name}, {"stage", std::to_string(stage)}};
@@ -139,14 +153,21 @@ class Metered : public MeteredService {
  public:
   explicit Metered(LlmService* inner) : inner_(inner) {}
 
-  absl::StatusOr<uint64_t> Generate(const GenerationRequest& request, GenerationSink sink) override {
+  absl::StatusOr<uint64_t> Generate(const GenerationRequest& request,
+                                    GenerationSink sink) override {
     auto watch = std::make_shared<Watch>();
-    auto id = inner_->Generate(request, [this, watch, sink = std::move(sink)](GenerationChunk chunk) {
-      Count(watch.get(), chunk);
-      sink(std::move(chunk));
-    });
-    if (!id.ok()) refused_.Add({{"code", absl::StatusCodeToString(id.status().code())}}).Increment();
+    auto id =
+        inner_->Generate(request, [this, watch, sink = std::move(sink)](GenerationChunk chunk) {
+          Count(watch.get(), chunk);
+          sink(std::move(chunk));
+        });
+    if (!id.ok())
+      refused_.Add({{"code", absl::StatusCodeToString(id.status().code())}}).Increment();
     return id;
+  }
+  absl::StatusOr<uint64_t> Resume(std::string_view request_id, int32_t from_token,
+                                  absl::Time deadline, GenerationSink sink) override {
+    return inner_->Resume(request_id, from_token, deadline, std::move(sink));
   }
   absl::StatusOr<uint64_t> Score(const ScoreRequest& request, ScoreSink sink) override {
     return inner_->Score(request, std::move(sink));
@@ -156,10 +177,13 @@ class Metered : public MeteredService {
                                                         bool add_special) override {
     return inner_->Tokenize(text, parse_special, add_special);
   }
-  absl::StatusOr<std::string> Detokenize(std::span<const engine::TokenId> ids, bool special) override {
+  absl::StatusOr<std::string> Detokenize(std::span<const engine::TokenId> ids,
+                                         bool special) override {
     return inner_->Detokenize(ids, special);
   }
-  absl::StatusOr<RenderedChat> RenderChat(const ChatPrompt& prompt) override { return inner_->RenderChat(prompt); }
+  absl::StatusOr<RenderedChat> RenderChat(const ChatPrompt& prompt) override {
+    return inner_->RenderChat(prompt);
+  }
   ModelSummary model() const override { return inner_->model(); }
   ClusterStatus cluster() const override { return inner_->cluster(); }
   absl::Status DrainWorker(std::string_view name, absl::Time deadline) override {
@@ -219,6 +243,8 @@ class Metered : public MeteredService {
 
 }  // namespace
 
-std::unique_ptr<MeteredService> MeteredService::Create(LlmService* inner) { return std::make_unique<Metered>(inner); }
+std::unique_ptr<MeteredService> MeteredService::Create(LlmService* inner) {
+  return std::make_unique<Metered>(inner);
+}
 
 }  // namespace baton::coordinator

@@ -10,6 +10,8 @@ constexpr absl::Duration kPublishEvery = absl::Milliseconds(100);
 constexpr absl::Duration kWindow = absl::Seconds(2);
 constexpr double kSlowSteps = 20;
 
+absl::Status ShuttingDown() { return Unavailable("coordinator: it is shutting down"); }
+
 }  // namespace
 
 Pipeline::Pipeline(const PipelineOptions& options, std::function<void(const Failure&)> on_failure)
@@ -19,13 +21,15 @@ Pipeline::Pipeline(const PipelineOptions& options, std::function<void(const Fail
       stages_(options.scheduler.num_stages),
       thread_([this] { Run(); }) {}
 
-Pipeline::~Pipeline() {
+Pipeline::~Pipeline() { Stop(); }
+
+void Pipeline::Stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   wake_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Pipeline::Post(std::function<void()> action) {
@@ -37,11 +41,20 @@ void Pipeline::Post(std::function<void()> action) {
 }
 
 void Pipeline::Submit(SequenceRequest request) {
-  Post([this, request = std::move(request)]() mutable {
-    const std::shared_ptr<SequenceObserver> observer = request.observer;
-    const absl::Status status = refusal_.ok() ? scheduler_.Add(std::move(request)) : refusal_;
-    if (!status.ok()) observer->OnEnd(EndReason::kError, status);
-  });
+  {
+    std::unique_lock lock(mutex_);
+    if (stopping_) {
+      lock.unlock();
+      request.observer->OnEnd(EndReason::kError, ShuttingDown());
+      return;
+    }
+    inbox_.push_back([this, request = std::move(request)]() mutable {
+      const std::shared_ptr<SequenceObserver> observer = request.observer;
+      const absl::Status status = refusal_.ok() ? scheduler_.Add(std::move(request)) : refusal_;
+      if (!status.ok()) observer->OnEnd(EndReason::kError, status);
+    });
+  }
+  wake_.notify_one();
 }
 
 void Pipeline::Cancel(uint64_t sequence_id) {
@@ -106,9 +119,13 @@ void Pipeline::Run() {
     SubmitReady();
     PublishStats(now);
   }
-  scheduler_.CancelAll(Unavailable("coordinator: it is shutting down"));
-  for (const auto& action : inbox_) action();  // requests that nobody has looked at hear of it too
-  scheduler_.CancelAll(Unavailable("coordinator: it is shutting down"));
+  // Requests that nobody has looked at hear of it too.
+  {
+    const std::lock_guard lock(mutex_);
+    actions.swap(inbox_);
+  }
+  for (const auto& action : actions) action();
+  scheduler_.CancelAll(ShuttingDown());
 }
 
 absl::Time Pipeline::NextWake() const {
@@ -134,6 +151,7 @@ void Pipeline::OnEvent(int32_t stage, const wire::StepResult& result) {
   last_progress_ = absl::Now();
   if (const absl::Status status = scheduler_.OnResults(result.batch_id, result.results);
       !status.ok()) {
+    scheduler_.OnFailure(result.batch_id, status);
     Fail(stage, status);
   }
 }

@@ -58,8 +58,7 @@ class Pipeline {
 
   // `on_failure` is called on the pipeline's thread and must not block.
   Pipeline(const PipelineOptions& options, std::function<void(const Failure&)> on_failure);
-  // Sequences that are open end with Unavailable.
-  ~Pipeline();
+  ~Pipeline();  // stops
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
@@ -72,6 +71,9 @@ class Pipeline {
   void Pause();
   // Ends all sequences, and new ones until Resume, with `status`.
   void Refuse(const absl::Status& status);
+  // Ends all sequences, those that come later too, with Unavailable. Afterwards no observer of
+  // earlier ones is called.
+  void Stop();
 
   // From the transport: results, failures and timings of the worker that has `stage`.
   void OnWorkerEvent(int32_t stage, wire::WorkerEvent event);

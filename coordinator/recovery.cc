@@ -12,6 +12,8 @@ std::string_view ClusterStateName(ClusterState state) {
 
 namespace {
 
+constexpr absl::Duration kFlap = absl::Seconds(5);  // a pipeline that fell so soon after it came up
+
 bool Contains(const std::vector<size_t>& workers, size_t worker) {
   return std::find(workers.begin(), workers.end(), worker) != workers.end();
 }
@@ -79,11 +81,28 @@ bool Recovery::Wait(absl::Duration duration) {
 }
 
 void Recovery::Run() {
+  trouble_since_ = absl::Now();
   while (!stopping_) {
     BringUp();
     if (!stopping_) Watch();
     pipeline_->Pause();
     registry_->DetachAll();
+    NoteFlap();
+  }
+}
+
+uint64_t Recovery::LastStageSteps() const {
+  const PipelineStats stats = pipeline_->stats();
+  return stats.stages.empty() ? 0 : stats.stages.back().steps;
+}
+
+// Coming up is not enough: where nothing gets through, requests must not wait for ever.
+void Recovery::NoteFlap() {
+  if (LastStageSteps() == steps_at_resume_ && absl::Now() - resumed_at_ < kFlap) {
+    ++flaps_;
+  } else {
+    flaps_ = 0;
+    trouble_since_ = absl::Now();
   }
 }
 
@@ -91,9 +110,16 @@ void Recovery::BringUp() {
   const absl::Time begin = absl::Now();
   absl::Duration delay = options_.first_delay;
   bool gave_up = false;
+  if (flaps_ > 0) {
+    const absl::Status status = Unavailable("{}", snapshot().reason);
+    if (GivesUp(status, begin - trouble_since_)) pipeline_->Refuse(status);
+    if (!Wait(std::min(delay * (1 << std::min(flaps_, 10)), options_.longest_delay))) return;
+  }
   while (!stopping_) {
     const absl::Status status = TryOnce(absl::Now() - begin);
     if (status.ok()) {
+      resumed_at_ = absl::Now();
+      steps_at_resume_ = LastStageSteps();
       const std::lock_guard lock(mutex_);
       snapshot_.state = ClusterState::kReady;
       snapshot_.reason.clear();
@@ -103,11 +129,13 @@ void Recovery::BringUp() {
       return;
     }
     registry_->DetachAll();
-    if (!gave_up && GivesUp(status, absl::Now() - begin)) {
+    if (!gave_up && GivesUp(status, absl::Now() - trouble_since_)) {
       gave_up = true;
       pipeline_->Refuse(Unavailable("{}", Message(status)));
       const std::lock_guard lock(mutex_);
-      if (!ever_ready_) start_failure_ = status;
+      const absl::Status failure =
+          absl::IsDeadlineExceeded(status) ? Unavailable("{}", Message(status)) : status;
+      if (!ever_ready_) start_failure_ = failure;  // DeadlineExceeded would be WaitReady's own
     }
     const bool first = snapshot().losses == 0;
     SetState(gave_up ? ClusterState::kFailed

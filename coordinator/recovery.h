@@ -101,6 +101,8 @@ class Recovery {
 
   void Run();
   void BringUp();
+  void NoteFlap();
+  uint64_t LastStageSteps() const;
   absl::Status TryOnce(absl::Duration elapsed);
   void RaiseEpoch();
   absl::StatusOr<std::vector<Placement>> Decide(absl::Duration elapsed);
@@ -128,7 +130,12 @@ class Recovery {
   bool ever_ready_ = false;     // guarded by mutex_
   std::atomic<bool> stopping_ = false;
 
-  std::vector<Placement> placement_;  // recovery's thread only
+  // Recovery's thread only.
+  std::vector<Placement> placement_;
+  absl::Time trouble_since_;      // the first loss since the pipeline last worked
+  absl::Time resumed_at_;
+  uint64_t steps_at_resume_ = 0;  // of the last stage
+  int32_t flaps_ = 0;             // losses without a step between them
   std::thread thread_;
 };
 

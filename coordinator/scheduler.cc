@@ -23,6 +23,8 @@ constexpr size_t kMaxLogitsBytes = 32 << 20;  // of whole rows of logits in a mi
 constexpr size_t kRepetitionWindow = 64;
 constexpr int32_t kMaxFailures = 2;
 constexpr size_t kRecentBatches = 64;
+constexpr int32_t kMaxDraftedRows =
+    16;  // of a micro-batch with guesses: more rows cost more than reading the weights
 
 int32_t BlocksFor(int32_t positions) {
   return (positions + kKvBlockPositions - 1) / kKvBlockPositions;
@@ -49,10 +51,10 @@ absl::Status Scheduler::Add(SequenceRequest request) {
   }
   auto sequence = std::make_unique<Sequence>();
   sequence->arrival = ++last_arrival_;
-  sequence->prompt_length = static_cast<int32_t>(request.tokens.size());
   sequence->tokens = request.tokens;
+  sequence->prompt_length = sequence->known() - request.num_answered;
   sequence->next_output =
-      request.kind == OutputKind::kSample ? sequence->prompt_length - 1 : request.first_output;
+      request.kind == OutputKind::kSample ? sequence->known() - 1 : request.first_output;
   sequence->request = std::move(request);
   deadlines_.insert(sequence->request.deadline);
   waiting_.insert(sequence.get());
@@ -107,8 +109,11 @@ std::shared_ptr<MicroBatch> Scheduler::Next() {
 
   Builder builder{.batch = std::make_shared<MicroBatch>()};
   builder.batch->id = last_batch_id_ + 1;
-  AddDecodeRows(&builder);
-  AddPromptRows(&builder);
+  AddSuspect(&builder);
+  if (builder.parts.empty()) {
+    AddDecodeRows(&builder);
+    AddPromptRows(&builder);
+  }
   if (builder.parts.empty()) return nullptr;
 
   last_batch_id_ = builder.batch->id;
@@ -146,13 +151,25 @@ bool Scheduler::HasRoomFor(const Sequence& sequence) const {
   return pool_.num_free() + cache_.num_evictable() >= needed;
 }
 
+// A sequence that was in a micro-batch that failed goes alone, so that only the one whose fault it
+// is fails again.
+void Scheduler::AddSuspect(Builder* builder) {
+  for (Sequence* sequence : admitted_) {
+    if (sequence->failures == 0 || sequence->remaining() <= 0) continue;
+    const int32_t rows =
+        AddRows(sequence, std::min(sequence->remaining(), PromptRows(*builder)), builder);
+    builder->rows.prompt += rows;
+    return;
+  }
+}
+
 void Scheduler::AddDecodeRows(Builder* builder) {
   std::vector<Sequence*> ready;
   int32_t num_decoding = 0;
   for (Sequence* sequence : admitted_) {
     if (!IsDecoding(*sequence)) continue;
     ++num_decoding;
-    if (sequence->remaining() == 1) ready.push_back(sequence);
+    if (sequence->remaining() == 1 && sequence->failures == 0) ready.push_back(sequence);
   }
   std::stable_sort(ready.begin(), ready.end(), [](const Sequence* a, const Sequence* b) {
     return a->last_batch < b->last_batch;
@@ -161,8 +178,22 @@ void Scheduler::AddDecodeRows(Builder* builder) {
   for (Sequence* sequence : ready) {
     if (builder->rows.decode >= std::min(group, options_.max_rows)) return;
     if (!sequence->admitted) continue;  // preempted for one before it
-    builder->rows.decode += AddRows(sequence, 1, builder);
+    MakeDraft(sequence,
+              std::min(options_.max_rows, kMaxDraftedRows) - builder->rows.decode - group);
+    const int32_t rows = 1 + static_cast<int32_t>(sequence->draft.size());
+    builder->rows.decode += AddRows(sequence, rows, builder);
   }
+}
+
+// Guesses what the sequence's next tokens are, so that one trip through the stages may bring
+// several.
+void Scheduler::MakeDraft(Sequence* sequence, int32_t rows_left) const {
+  sequence->draft.clear();
+  if (!options_.speculation || !sequence->request.speculation) return;
+  const int32_t most = std::min({rows_left, sequence->draft_policy.Length(sequence->num_new()),
+                                 sequence->request.max_new_tokens - sequence->num_new() - 1,
+                                 options_.context_length - sequence->known() - 1});
+  sequence->draft = LookUpContinuation(sequence->tokens, most);
 }
 
 // Prompt rows that this micro-batch bears.
@@ -197,7 +228,7 @@ Sequence* Scheduler::NextPrompt(const Builder& builder) const {
   const bool shortest = builder.batch->id % 2 == 0;
   Sequence* best = nullptr;
   for (Sequence* sequence : admitted_) {  // best first
-    if (sequence->remaining() == 0 || IsDecoding(*sequence)) continue;
+    if (sequence->remaining() == 0 || sequence->failures > 0 || IsDecoding(*sequence)) continue;
     if (InBatch(*sequence, builder) || builder.stuck.contains(sequence)) continue;
     if (best == nullptr) {
       best = sequence;
@@ -240,6 +271,7 @@ int32_t Scheduler::AddRows(Sequence* sequence, int32_t rows, Builder* builder) {
     rows = std::min(rows - 1, room);
   }
   if (rows <= 0) return 0;
+  sequence->draft.resize(std::max(sequence->submitted + rows - sequence->known(), 0));
   MicroBatch& batch = *builder->batch;
   const int32_t first = sequence->submitted;
   builder->parts.push_back({sequence->request.id, batch.rows(), first, rows});
@@ -251,14 +283,17 @@ int32_t Scheduler::AddRows(Sequence* sequence, int32_t rows, Builder* builder) {
                         sequence->kv_blocks.begin() + BlocksFor(first + rows));
   for (int32_t position = first; position < first + rows; ++position) {
     if (position >= sequence->next_output) AddOutput(*sequence, position, builder);
-    batch.tokens.push_back(sequence->tokens[position]);
+    batch.tokens.push_back(position < sequence->known()
+                               ? sequence->tokens[position]
+                               : sequence->draft[position - sequence->known()]);
     sequence->awaited += position >= sequence->next_output;
   }
   sequence->submitted += rows;
   sequence->last_batch = batch.id;
   if (options_.prefix_cache) {
     const std::span<const int32_t> blocks = sequence->kv_blocks;
-    cache_.Insert(sequence->tokens, blocks.first(sequence->submitted / kKvBlockPositions));
+    const int32_t certain = std::min(sequence->submitted, sequence->known());
+    cache_.Insert(sequence->tokens, blocks.first(certain / kKvBlockPositions));
   }
   return rows;
 }
@@ -273,15 +308,21 @@ void Scheduler::AddOutput(const Sequence& sequence, int32_t position, Builder* b
   }
   if (output.kind != OutputKind::kSample) return;
   output.sampling = sequence.request.sampling;
-  const std::span<const TokenId> tokens = sequence.tokens;
   const engine::SamplingParams& sampling = output.sampling;
-  if (sampling.repetition_penalty != 1.0f) {
-    const auto recent = tokens.last(std::min(kRepetitionWindow, tokens.size()));
+  const bool repetition = sampling.repetition_penalty != 1.0f;
+  const bool counts = sampling.presence_penalty != 0 || sampling.frequency_penalty != 0;
+  if (!repetition && !counts) return;
+  std::vector<TokenId> tokens =
+      sequence.tokens;  // as they are if all guesses before this row are right
+  const int32_t guesses = position + 1 - sequence.known();
+  if (guesses > 0)
+    tokens.insert(tokens.end(), sequence.draft.begin(), sequence.draft.begin() + guesses);
+  const std::span<const TokenId> before = tokens;
+  if (repetition) {
+    const auto recent = before.last(std::min(kRepetitionWindow, before.size()));
     output.recent.assign(recent.begin(), recent.end());
   }
-  if (sampling.presence_penalty != 0 || sampling.frequency_penalty != 0) {
-    output.output_counts = CountTokens(tokens.subspan(sequence.prompt_length));
-  }
+  if (counts) output.output_counts = CountTokens(before.subspan(sequence.prompt_length));
 }
 
 bool Scheduler::EnsureBlocks(Sequence* sequence, int32_t positions, const Builder& builder) {
@@ -351,10 +392,24 @@ void Scheduler::ApplyResults(const Part& part, std::span<const RowResult> result
   if (found == sequences_.end()) return;  // cancelled meanwhile
   Sequence* sequence = found->second.get();
   sequence->awaited -= static_cast<int32_t>(results.size());
-  sequence->failures = 0;
-  for (const RowResult& result : results) {
-    if (!ApplyResult(sequence, part.first_position + result.row - part.first_row, result)) return;
+  if (!results.empty()) sequence->failures = 0;
+  const std::vector<TokenId> draft = std::exchange(sequence->draft, {});
+  size_t accepted = 0;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const int32_t position = part.first_position + results[i].row - part.first_row;
+    if (!ApplyResult(sequence, position, results[i])) return;
+    if (draft.empty()) continue;
+    if (i == draft.size() || results[i].token != draft[i])
+      break;  // what follows was computed for another text
+    ++accepted;
   }
+  if (draft.empty()) return;
+  stats_.drafted_tokens += draft.size();
+  stats_.accepted_tokens += accepted;
+  sequence->draft_policy.OnVerified(static_cast<int32_t>(draft.size()),
+                                    static_cast<int32_t>(accepted), sequence->num_new());
+  // Positions after the last right one are computed anew and overwritten.
+  if (sequence->admitted) sequence->submitted = sequence->known() - 1;
 }
 
 // False: the sequence has ended.
@@ -406,6 +461,7 @@ void Scheduler::Restart(int32_t num_stages) {
     ReleaseBlocks(sequence.get());
     sequence->submitted = 0;
     sequence->awaited = 0;
+    sequence->draft.clear();
     sequence->admitted = false;
     waiting_.insert(sequence.get());
   }

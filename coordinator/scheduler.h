@@ -37,6 +37,7 @@ struct SchedulerOptions {
   int32_t max_waiting = 1024;
   int32_t chunk_rows = 0;  // prompt rows of a micro-batch; 0: chosen from what is measured
   bool prefix_cache = true;
+  bool speculation = true;
 };
 
 // Counts since the start, and what there is now.
@@ -56,6 +57,8 @@ struct SchedulerStats {
   uint64_t micro_batches = 0;
   uint64_t preemptions = 0;
   uint64_t restarts = 0;
+  uint64_t drafted_tokens = 0;   // guessed by prompt lookup
+  uint64_t accepted_tokens = 0;  // ... and right
 };
 
 class Scheduler {
@@ -119,6 +122,7 @@ class Scheduler {
   void Admit();
   bool HasRoomFor(const Sequence& sequence) const;
   void Preempt(Sequence* sequence);
+  void AddSuspect(Builder* builder);
   void AddDecodeRows(Builder* builder);
   void AddPromptRows(Builder* builder);
   int32_t PromptRows(const Builder& builder) const;
@@ -126,6 +130,7 @@ class Scheduler {
   // Adds up to `rows` of the sequence's next rows, as many as there are blocks for.
   int32_t AddRows(Sequence* sequence, int32_t rows, Builder* builder);
   void AddOutput(const Sequence& sequence, int32_t position, Builder* builder);
+  void MakeDraft(Sequence* sequence, int32_t rows_left) const;
   bool EnsureBlocks(Sequence* sequence, int32_t positions, const Builder& builder);
   bool FreeOneBlock(const Sequence& sequence, const Builder& builder);
   void ApplyResults(const Part& part, std::span<const engine::RowResult> results);

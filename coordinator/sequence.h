@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "coordinator/prompt_lookup.h"
 #include "engine/base/status.h"
 #include "engine/base/token_id.h"
 #include "engine/runtime/micro_batch.h"
@@ -39,7 +40,8 @@ class SequenceObserver {
 
 struct SequenceRequest {
   uint64_t id = 0;
-  std::vector<engine::TokenId> tokens;  // the prompt
+  std::vector<engine::TokenId> tokens;  // the prompt, and what is known of the answer
+  int32_t num_answered = 0;             // of tokens: the last ones are of the answer already
   engine::OutputKind kind = engine::OutputKind::kSample;
   int32_t first_output =
       0;  // position of the first row whose output is wanted; kSample: the last one of the prompt
@@ -48,6 +50,7 @@ struct SequenceRequest {
   engine::SamplingParams sampling;
   int32_t priority = 0;  // higher first
   absl::Time deadline = absl::InfiniteFuture();
+  bool speculation = true;
   std::shared_ptr<SequenceObserver> observer;
 };
 
@@ -62,8 +65,10 @@ struct Sequence {
   int32_t next_output = 0;              // position whose result is the next to come
   int32_t awaited = 0;                  // results on their way
   int32_t failures = 0;                 // micro-batches with it that a stage could not do
-  bool admitted = false;                // has blocks and takes part
-  uint64_t last_batch = 0;              // id of the micro-batch with its latest rows
+  std::vector<engine::TokenId> draft;   // guesses for the tokens after the known ones, on their way
+  DraftPolicy draft_policy;
+  bool admitted = false;    // has blocks and takes part
+  uint64_t last_batch = 0;  // id of the micro-batch with its latest rows
 
   int32_t known() const { return static_cast<int32_t>(tokens.size()); }
   int32_t num_new() const { return known() - prompt_length; }

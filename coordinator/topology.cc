@@ -241,6 +241,7 @@ constexpr YamlField<Topology> kTopologyFields[] = {
     {"insecure", ReadBool<&Topology::insecure>},
     {"api_keys", ReadString<&Topology::api_keys>},
     {"prefix_cache", ReadBool<&Topology::prefix_cache>},
+    {"speculation", ReadBool<&Topology::speculation>},
     {"fetch_parts", ReadBool<&Topology::fetch_parts>},
     {"journal", ReadString<&Topology::journal>},
     {"limits", ReadLimits},
@@ -285,7 +286,7 @@ void ResolvePaths(const std::filesystem::path& folder, Topology* topology) {
       resolve(file);
   }
   resolve(&topology->api_keys);
-  resolve(&topology->journal);
+  if (topology->journal != kNoJournal) resolve(&topology->journal);
   for (auto* list : {&topology->workers, &topology->spares}) {
     for (WorkerEntry& worker : *list) {
       if (worker.launch == "local") resolve(&worker.models);

@@ -67,6 +67,8 @@ struct Limits {
   absl::Duration recovery = absl::Seconds(30);  // how long requests wait for a lost worker
 };
 
+inline constexpr std::string_view kNoJournal = "off";
+
 struct Topology {
   std::string file;  // "" where it was made by flags
   std::string model;
@@ -85,8 +87,9 @@ struct Topology {
   bool insecure = false;
   std::string api_keys;  // file
   bool prefix_cache = true;
+  bool speculation = true;   // by prompt lookup, where a request does not say otherwise
   bool fetch_parts = false;  // workers may ask others for bytes they lack
-  std::string journal;       // folder; empty: none
+  std::string journal;       // folder; empty: one below the user's state folder; kNoJournal: none
   Limits limits;
 };
 

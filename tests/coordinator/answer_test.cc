@@ -31,7 +31,7 @@ class PieceTokenizer : public engine::Tokenizer {
 };
 
 struct Outcome {
-  std::string text;             // all deltas
+  std::string text;  // all deltas
   std::vector<std::string> deltas;
   FinishReason finish = FinishReason::kNone;
   std::string stop_string;
@@ -40,7 +40,8 @@ struct Outcome {
 };
 
 // Emits the pieces one after another, then the end token (or the length limit).
-Outcome Run(const std::vector<std::string>& pieces, std::vector<std::string> stop, bool end_token = true) {
+Outcome Emit(const std::vector<std::string>& pieces, std::vector<std::string> stop,
+             bool end_token = true) {
   const PieceTokenizer tokenizer(pieces);
   Outcome outcome;
   AnswerOptions options;
@@ -83,7 +84,7 @@ TEST(AnswerTest, StopStringsAcrossTokens) {
       {{"UNO"}, "", "UNO"},
   };
   for (const Case& test : cases) {
-    const Outcome outcome = Run(pieces, test.stop);
+    const Outcome outcome = Emit(pieces, test.stop);
     EXPECT_EQ(outcome.text, test.text);
     EXPECT_EQ(outcome.stop_string, test.stop_string);
     EXPECT_EQ(outcome.finish, FinishReason::kStop);
@@ -93,22 +94,23 @@ TEST(AnswerTest, StopStringsAcrossTokens) {
 
 TEST(AnswerTest, CharactersAreHeldBackUntilTheyAreComplete) {
   const std::string bad = "\xEF\xBF\xBD";
-  EXPECT_EQ(Run({"\xF0\x9F", "\x98", "\xB6", "x"}, {}).deltas, (std::vector<std::string>{"\xF0\x9F\x98\xB6", "x"}));
-  EXPECT_EQ(Run({"a", "\xE6\xAD"}, {}).text, "a" + bad);
-  EXPECT_EQ(Run({"\xFF", "b"}, {}).text, bad + "b");
-  EXPECT_EQ(Run({"\xED\xA0\x80"}, {}).text, bad + bad + bad);
-  EXPECT_EQ(Run({"\xC0\x80"}, {}).text, bad + bad);
+  EXPECT_EQ(Emit({"\xF0\x9F", "\x98", "\xB6", "x"}, {}).deltas,
+            (std::vector<std::string>{"\xF0\x9F\x98\xB6", "x"}));
+  EXPECT_EQ(Emit({"a", "\xE6\xAD"}, {}).text, "a" + bad);
+  EXPECT_EQ(Emit({"\xFF", "b"}, {}).text, bad + "b");
+  EXPECT_EQ(Emit({"\xED\xA0\x80"}, {}).text, bad + bad + bad);
+  EXPECT_EQ(Emit({"\xC0\x80"}, {}).text, bad + bad);
 }
 
 TEST(AnswerTest, EveryTokenCounts) {
-  EXPECT_EQ(Run({"a", "b"}, {}).num_tokens, 3u);
-  const Outcome outcome = Run({"a", "b"}, {}, /*end_token=*/false);
+  EXPECT_EQ(Emit({"a", "b"}, {}).num_tokens, 3u);
+  const Outcome outcome = Emit({"a", "b"}, {}, /*end_token=*/false);
   EXPECT_EQ(outcome.num_tokens, 2u);
   EXPECT_EQ(outcome.finish, FinishReason::kLength);
 }
 
 TEST(AnswerTest, WithheldTextIsShownAtTheEnd) {
-  EXPECT_EQ(Run({"ab"}, {"bc"}, /*end_token=*/false).text, "ab");
+  EXPECT_EQ(Emit({"ab"}, {"bc"}, /*end_token=*/false).text, "ab");
 }
 
 TEST(AnswerTest, MergedChunksLoseNothing) {

@@ -25,21 +25,30 @@ std::string Chat(const std::string& more) { return fmt::format("{{{}{}}}", kMess
 const BadBody kBadBodies[] = {
     {"NotJson", OpenAiEndpoint::kChat, "hello", "body:", "body"},
     {"NotAnObject", OpenAiEndpoint::kChat, "[]", "body:", "body"},
-    {"TooDeep", OpenAiEndpoint::kChat, "{\"a\":" + std::string(1000, '[') + std::string(1000, ']') + "}", "body:", "body"},
+    {"TooDeep", OpenAiEndpoint::kChat,
+     "{\"a\":" + std::string(1000, '[') + std::string(1000, ']') + "}", "body:", "body"},
     {"NoMessages", OpenAiEndpoint::kChat, "{}", "messages: got none", "messages"},
-    {"EmptyMessages", OpenAiEndpoint::kChat, R"({"messages":[]})", "messages: got an empty array", "messages"},
-    {"TemperatureAsText", OpenAiEndpoint::kChat, Chat(R"(,"temperature":"hot")"), "temperature: got string", "temperature"},
-    {"NegativeMaxTokens", OpenAiEndpoint::kChat, Chat(R"(,"max_tokens":-5)"), "max_tokens: got number -5", "max_tokens"},
-    {"HugeMaxTokens", OpenAiEndpoint::kChat, Chat(R"(,"max_tokens":1099511627776)"), "max_tokens:", "max_tokens"},
-    {"FractionalMaxTokens", OpenAiEndpoint::kChat, Chat(R"(,"max_tokens":1.5)"), "max_tokens:", "max_tokens"},
-    {"HugeUnsigned", OpenAiEndpoint::kChat, Chat(R"(,"max_tokens":18446744073709551615)"), "max_tokens:", "max_tokens"},
+    {"EmptyMessages", OpenAiEndpoint::kChat, R"({"messages":[]})", "messages: got an empty array",
+     "messages"},
+    {"TemperatureAsText", OpenAiEndpoint::kChat, Chat(R"(,"temperature":"hot")"),
+     "temperature: got string", "temperature"},
+    {"NegativeMaxTokens", OpenAiEndpoint::kChat, Chat(R"(,"max_tokens":-5)"),
+     "max_tokens: got number -5", "max_tokens"},
+    {"HugeMaxTokens", OpenAiEndpoint::kChat, Chat(R"(,"max_tokens":1099511627776)"),
+     "max_tokens:", "max_tokens"},
+    {"FractionalMaxTokens", OpenAiEndpoint::kChat, Chat(R"(,"max_tokens":1.5)"),
+     "max_tokens:", "max_tokens"},
+    {"HugeUnsigned", OpenAiEndpoint::kChat, Chat(R"(,"max_tokens":18446744073709551615)"),
+     "max_tokens:", "max_tokens"},
     {"NoChoices", OpenAiEndpoint::kChat, Chat(R"(,"n":0)"), "n:", "n"},
     {"ManyChoices", OpenAiEndpoint::kChat, Chat(R"(,"n":1000000)"), "n:", "n"},
     {"StopAsNumber", OpenAiEndpoint::kChat, Chat(R"(,"stop":3)"), "stop:", "stop"},
-    {"BiasOfAWord", OpenAiEndpoint::kChat, Chat(R"(,"logit_bias":{"the":1})"), "logit_bias:", "logit_bias"},
-    {"TopLogprobsAlone", OpenAiEndpoint::kChat, Chat(R"(,"top_logprobs":3)"), "top_logprobs:", "top_logprobs"},
-    {"UnknownFormat", OpenAiEndpoint::kChat, Chat(R"(,"response_format":{"type":"xml"})"), "response_format:",
-     "response_format"},
+    {"BiasOfAWord", OpenAiEndpoint::kChat, Chat(R"(,"logit_bias":{"the":1})"),
+     "logit_bias:", "logit_bias"},
+    {"TopLogprobsAlone", OpenAiEndpoint::kChat, Chat(R"(,"top_logprobs":3)"),
+     "top_logprobs:", "top_logprobs"},
+    {"UnknownFormat", OpenAiEndpoint::kChat, Chat(R"(,"response_format":{"type":"xml"})"),
+     "response_format:", "response_format"},
     {"NoPrompt", OpenAiEndpoint::kCompletion, "{}", "prompt:", "prompt"},
     {"PromptAsNumber", OpenAiEndpoint::kCompletion, R"({"prompt":5})", "prompt:", "prompt"},
     {"NegativeToken", OpenAiEndpoint::kCompletion, R"({"prompt":[1,-2]})", "prompt:", "prompt"},
@@ -65,7 +74,8 @@ INSTANTIATE_TEST_SUITE_P(All, OpenAiRefuses, ::testing::ValuesIn(kBadBodies),
 TEST(OpenAiCall, ReadsAChat) {
   const auto call = ParseOpenAiCall(
       OpenAiEndpoint::kChat,
-      Chat(R"(,"model":"m","temperature":0,"top_p":0.5,"seed":7,"n":2,"max_tokens":5,"max_completion_tokens":3,
+      Chat(
+          R"(,"model":"m","temperature":0,"top_p":0.5,"seed":7,"n":2,"max_tokens":5,"max_completion_tokens":3,
              "stop":["a","b"],"logit_bias":{"12":-1.5},"logprobs":true,"top_logprobs":2,"stream":true,
              "stream_options":{"include_usage":true},"user":"ignored","presence_penalty":null)"));
   ASSERT_TRUE(call.ok()) << call.status();
@@ -81,11 +91,13 @@ TEST(OpenAiCall, ReadsAChat) {
   EXPECT_EQ(request.sampling.top_logprobs, 2);
   EXPECT_TRUE(call->stream);
   EXPECT_TRUE(call->include_usage);
-  EXPECT_EQ(std::get<ChatPrompt>(request.prompt).messages_json, R"([{"role":"user","content":"hi"}])");
+  EXPECT_EQ(std::get<ChatPrompt>(request.prompt).messages_json,
+            R"([{"role":"user","content":"hi"}])");
 }
 
 TEST(OpenAiCall, ReadsPromptsOfACompletion) {
-  const auto call = ParseOpenAiCall(OpenAiEndpoint::kCompletion, R"({"prompt":["one",[1,2]],"n":2})");
+  const auto call =
+      ParseOpenAiCall(OpenAiEndpoint::kCompletion, R"({"prompt":["one",[1,2]],"n":2})");
   ASSERT_TRUE(call.ok()) << call.status();
   ASSERT_EQ(call->requests.size(), 4u);
   EXPECT_EQ(std::get<TextPrompt>(call->requests[1].prompt).text, "one");
@@ -93,7 +105,8 @@ TEST(OpenAiCall, ReadsPromptsOfACompletion) {
   EXPECT_EQ(call->requests[0].max_tokens, 16);
 }
 
-GenerationChunk Chunk(std::string text, std::vector<engine::TokenId> ids, FinishReason finish = FinishReason::kNone) {
+GenerationChunk Chunk(std::string text, std::vector<engine::TokenId> ids,
+                      FinishReason finish = FinishReason::kNone) {
   GenerationChunk chunk;
   chunk.text = std::move(text);
   for (const engine::TokenId id : ids) {
@@ -104,7 +117,8 @@ GenerationChunk Chunk(std::string text, std::vector<engine::TokenId> ids, Finish
 }
 
 OpenAiAnswer MakeAnswer(const OpenAiCall& call) {
-  return OpenAiAnswer(call, "id", 1, "model", [](engine::TokenId id) { return "t" + std::to_string(id); });
+  return OpenAiAnswer(call, "id", 1, "model",
+                      [](engine::TokenId id) { return "t" + std::to_string(id); });
 }
 
 TEST(OpenAiAnswer, WholeAndStreamedSayTheSame) {

@@ -289,25 +289,35 @@ TEST_F(RecoveryTest, UnreachableWorkerIsNamedAtTheStart) {
   Build(2);
   cluster_.Kill(addresses_[1]);
   const absl::Status status = recovery_->WaitReady(absl::Now() + kPatience);
-  if (!status.ok())
-    EXPECT_NE(Message(status).find("worker w1 at fake:2"), std::string_view::npos) << status;
+  EXPECT_TRUE(status.ok() || Message(status).find("worker w1 at fake:2") != std::string_view::npos)
+      << status;
 }
 
 TEST_F(RecoveryTest, PoisonousRequestEndsAlone) {
   Build(2);
   cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
   ExpectReady();
+  // Greedy answers that do not touch the token, one before and many beside the poison.
   cluster_.FailOnToken(999, Internal("NaN in layer 3"));
   std::vector<TokenId> poison = Prompt(10, 2);
   poison.push_back(999);
-  std::vector<TokenId> good = Prompt(20, 5);
-  const std::vector<TokenId> want = FakeContinuation(good, 10);
+  std::vector<std::shared_ptr<Stream>> streams;
+  std::vector<int> seeds;
+  for (int seed = 1; streams.size() < 4; ++seed) {
+    const auto want = FakeContinuation(Prompt(20, seed), 30);
+    const auto prompt = Prompt(20, seed);
+    if (std::count(want.begin(), want.end(), 999) + std::count(prompt.begin(), prompt.end(), 999) >
+        0)
+      continue;
+    seeds.push_back(seed);
+    streams.push_back(Generate(prompt, 30));
+  }
   const auto bad = Generate(poison, 5);
   EXPECT_TRUE(absl::IsInternal(bad->Wait()));
-  cluster_.FailOnToken(engine::kNoToken, absl::OkStatus());
-  const auto stream = Generate(good, 10);
-  EXPECT_EQ(stream->Wait(), absl::OkStatus());
-  EXPECT_EQ(stream->tokens(), want);
+  for (size_t i = 0; i < streams.size(); ++i) {
+    EXPECT_EQ(streams[i]->Wait(), absl::OkStatus());
+    EXPECT_EQ(streams[i]->tokens(), FakeContinuation(Prompt(20, seeds[i]), 30));
+  }
 }
 
 TEST_F(RecoveryTest, DrainMovesLayersAndLosesNothing) {

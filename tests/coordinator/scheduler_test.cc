@@ -53,8 +53,10 @@ std::vector<TokenId> Prompt(int length, TokenId first = 1) {
 // A scheduler and the model behind it, without stages: KV blocks that remember tokens.
 class Driver {
  public:
-  explicit Driver(const SchedulerOptions& options)
-      : scheduler_(options), kv_(options.num_kv_blocks * kKvBlockPositions, engine::kNoToken) {}
+  explicit Driver(const SchedulerOptions& options, const testing::FakeModel& model = {})
+      : model_(model),
+        scheduler_(options),
+        kv_(options.num_kv_blocks * kKvBlockPositions, engine::kNoToken) {}
 
   std::shared_ptr<Recorder> Add(std::vector<TokenId> tokens, int32_t max_new,
                                 int32_t priority = 0) {
@@ -97,7 +99,7 @@ class Driver {
         for (int32_t p = 0; p <= last; ++p) before.push_back(Slot(rows, p));
         RowResult& result = results.emplace_back();
         result.row = batch.outputs[output].row;
-        result.token = FakeNextToken(before);
+        result.token = FakeNextToken(before, model_);
       }
       first += rows.num_rows;
     }
@@ -113,6 +115,7 @@ class Driver {
                   position % kKvBlockPositions);
   }
 
+  const testing::FakeModel model_;
   Scheduler scheduler_;
   std::vector<TokenId> kv_;
   uint64_t last_id_ = 0;
@@ -354,6 +357,46 @@ TEST(SchedulerTest, ScoresEveryPosition) {
   }
 }
 
+TEST(SchedulerTest, RightGuessesSaveTrips) {
+  for (const bool speculation : {false, true}) {
+    SchedulerOptions options = Options(1);
+    options.speculation = speculation;
+    Driver driver(options, {.vocab_size = 1});  // always the same token
+    const auto recorder = driver.Add(Prompt(4), 100);
+    driver.RunAll();
+    EXPECT_EQ(recorder->tokens.size(), 100u);
+    const SchedulerStats stats = driver.scheduler().stats();
+    EXPECT_EQ(stats.micro_batches < 30, speculation);
+    EXPECT_EQ(stats.accepted_tokens > 50, speculation);
+  }
+}
+
+TEST(SchedulerTest, PenaltiesSeeTheGuessesBeforeTheirRow) {
+  SchedulerOptions options = Options(1);
+  Driver driver(options, {.vocab_size = 1});
+  auto recorder = std::make_shared<Recorder>();
+  SequenceRequest request;
+  request.id = 1;
+  request.tokens = {0, 0, 0, 0, 0};
+  request.max_new_tokens = 20;
+  request.sampling.repetition_penalty = 1.1f;
+  request.sampling.frequency_penalty = 0.5f;
+  request.observer = recorder;
+  ASSERT_TRUE(driver.scheduler().Add(request).ok());
+  for (driver.Send(); !driver.sent.empty(); driver.Send()) {
+    int32_t seen = 5 + static_cast<int32_t>(recorder->tokens.size());
+    for (const engine::OutputRow& output : driver.sent.front()->outputs) {
+      EXPECT_EQ(static_cast<int32_t>(output.recent.size()), seen);
+      if (seen > 5) {
+        EXPECT_EQ(output.output_counts[0].second, seen - 5);
+      }
+      ++seen;
+    }
+    driver.Receive();
+  }
+  EXPECT_EQ(recorder->tokens.size(), 20u);
+}
+
 // Hundreds of requests under everything at once: chunks, groups, shared prefixes, few blocks,
 // cancellations, restarts. Each has the tokens of a run alone.
 TEST(SchedulerTest, ResultsDoNotDependOnBatching) {
@@ -362,12 +405,14 @@ TEST(SchedulerTest, ResultsDoNotDependOnBatching) {
   const auto draw = [&](int low, int high) {
     return std::uniform_int_distribution<>(low, high)(random);
   };
-  for (const int32_t stages : {1, 2, 5}) {
+  for (const int32_t stages : {1, 2, 5, 3}) {
+    // Of two tokens, every other guess is right.
+    const testing::FakeModel model{.vocab_size = stages == 3 ? 2 : 1000};
     SchedulerOptions options = Options(stages);
     options.num_kv_blocks = 48;
     options.max_sequences = 12;
     options.max_rows = 100;
-    Driver driver(options);
+    Driver driver(options, model);
     struct Request {
       std::vector<TokenId> tokens;
       int32_t max_new;
@@ -400,7 +445,7 @@ TEST(SchedulerTest, ResultsDoNotDependOnBatching) {
     int finished = 0;
     for (const Request& request : requests) {
       ASSERT_TRUE(request.recorder->ended);
-      const std::vector<TokenId> want = FakeContinuation(request.tokens, request.max_new);
+      const std::vector<TokenId> want = FakeContinuation(request.tokens, request.max_new, model);
       const std::vector<TokenId>& got = request.recorder->tokens;
       ASSERT_TRUE(std::equal(got.begin(), got.end(), want.begin(), want.begin() + got.size()));
       EXPECT_TRUE(request.cancelled || got.size() == want.size());
@@ -409,6 +454,7 @@ TEST(SchedulerTest, ResultsDoNotDependOnBatching) {
     EXPECT_GT(finished, kRequests / 2);
     const SchedulerStats stats = driver.scheduler().stats();
     EXPECT_GT(stats.preemptions, 0u);
+    EXPECT_EQ(stats.accepted_tokens > 0, model.vocab_size == 2);
     EXPECT_GT(stats.cached_tokens, 0u);
     EXPECT_EQ(stats.kv_blocks_used, 0);
     EXPECT_EQ(stats.running + stats.waiting, 0);
