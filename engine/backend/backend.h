@@ -137,6 +137,9 @@ class Backend {
   virtual void Embed(const Weight& table, std::span<const TokenId> ids, Activations out) = 0;
   // Several products that share x: its rounding is done once.
   virtual void MatMul(Activations x, std::span<const MatMulTarget> targets) = 0;
+  // The same with activations of about twice the bits, for the products that a model is most
+  // sensitive to: x rounded, and what that leaves over rounded again.
+  virtual void FineMatMul(Activations x, std::span<const MatMulTarget> targets) = 0;
   // Each head with its own slice of weight [in, out, heads]: x [rows * heads, in] -> out [rows *
   // heads, out]. The head is the faster index, so with packed heads this is [rows, heads * in]; a
   // wider stride leaves room beside each head.

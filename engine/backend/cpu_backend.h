@@ -49,6 +49,7 @@ class CpuBackend final : public Backend {
 
   void Embed(const Weight& table, std::span<const TokenId> ids, Activations out) override;
   void MatMul(Activations x, std::span<const MatMulTarget> targets) override;
+  void FineMatMul(Activations x, std::span<const MatMulTarget> targets) override;
   void HeadMatMul(Activations x, const Weight& weight, Activations out) override;
 
   void Norm(NormKind kind, float eps, Activations x, const Weight* weight, const Weight* bias,
@@ -101,6 +102,9 @@ class CpuBackend final : public Backend {
   void MatMulColumns(kernels::MatMulArgs args, const Weight& weight, int thread, int64_t begin,
                      int64_t end);
   std::shared_ptr<DeviceBuffer> AllocateShared(size_t bytes);
+  // [2 * rows, cols]: x, then what its rounding leaves over.
+  Activations WithLeftOvers(kernels::ActivationFormat format, Activations x);
+  void FineMatMulOne(Activations both, const MatMulTarget& target);
 
   const kernels::KernelSet* kernels_;
   ThreadPool pool_;
@@ -114,6 +118,7 @@ class CpuBackend final : public Backend {
     ScratchBuffer matmul, attention, partials;
   };
   std::vector<ThreadScratch> thread_scratch_;
+  ScratchBuffer fine_rows_, fine_out_;
   ScratchBuffer partials_;            // of attention whose chunks are divided among the threads
   std::vector<int32_t> expert_rows_;  // [experts + 1] ends, then row lists
 };

@@ -24,7 +24,7 @@ Qkv ProjectQkv(const BatchContext& batch, const LayerContext& layer, Activations
       {{&w.At(TensorRole::kAttnQ), w.Find(TensorRole::kAttnQBias), qkv.q},
        {&w.At(TensorRole::kAttnK), w.Find(TensorRole::kAttnKBias), qkv.k},
        {&w.At(TensorRole::kAttnV), w.Find(TensorRole::kAttnVBias), qkv.v}}};
-  batch.backend.MatMul(x, targets);
+  batch.backend.FineMatMul(x, targets);
   if (h.clamp_qkv > 0) {
     for (const Activations& a : {qkv.q, qkv.k, qkv.v})
       batch.backend.Clamp(a, static_cast<float>(h.clamp_qkv));
@@ -83,7 +83,7 @@ void ProjectAttended(const BatchContext& batch, const LayerContext& layer, Activ
                      Activations out) {
   const MatMulTarget target = {&layer.weights.At(TensorRole::kAttnOutput),
                                layer.weights.Find(TensorRole::kAttnOutputBias), out};
-  batch.backend.MatMul(attended, {&target, 1});
+  batch.backend.FineMatMul(attended, {&target, 1});
 }
 
 void StandardAttention(const BatchContext& batch, const LayerContext& layer, Activations x,

@@ -13,6 +13,16 @@ MatMulTarget Target(const WeightSet& w, TensorRole weight, TensorRole bias, Acti
   return {&w.At(weight), w.Find(bias), out};
 }
 
+// Activations have outliers here. Where 256 of them share a scale, those would drown the others.
+void ProjectDown(const BatchContext& batch, Activations up, const MatMulTarget& down) {
+  const auto format = kernels::TraitsOf(down.weight->type).activation;
+  if (format == kernels::ActivationFormat::kInt8By256) {
+    batch.backend.FineMatMul(up, {&down, 1});
+  } else {
+    batch.backend.MatMul(up, {&down, 1});
+  }
+}
+
 }  // namespace
 
 void ActivateGated(const BatchContext& batch, Activations gate, Activations up) {
@@ -36,7 +46,7 @@ void DenseFeedForward(const BatchContext& batch, const LayerContext& layer, Acti
     ActivateGated(batch, gate, up);
   }
   const MatMulTarget down = Target(w, TensorRole::kFfnDown, TensorRole::kFfnDownBias, out);
-  batch.backend.MatMul(up, {&down, 1});
+  ProjectDown(batch, up, down);
 }
 
 }  // namespace baton::engine

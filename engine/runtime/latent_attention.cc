@@ -13,10 +13,10 @@ struct Latent {
   Activations rope_key;  // the others
 };
 
-void MatMulOne(const BatchContext& batch, const LayerContext& layer, TensorRole weight,
-               Activations x, Activations out) {
+void MatMulOne(const BatchContext& batch, const LayerContext& layer, TensorRole weight, Activations x,
+               Activations out) {
   const MatMulTarget target = {&layer.weights.At(weight), nullptr, out};
-  batch.backend.MatMul(x, {&target, 1});
+  batch.backend.FineMatMul(x, {&target, 1});
 }
 
 // [rows, heads * key_dim]: of each head nope_dim plain numbers, then rope_dim rotated ones.
