@@ -1,13 +1,13 @@
 #include "engine/runtime/micro_batch.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string_view>
+
+#include "engine/sampling/sampler.h"
 
 namespace baton::engine {
 namespace {
 
-constexpr size_t kMaxRecent = 64;
 constexpr int32_t kMaxTopLogprobs = 64;
 
 absl::Status CheckTokenId(std::string_view what, TokenId id, const MicroBatchLimits& limits) {
@@ -84,33 +84,26 @@ absl::Status CheckSequences(const MicroBatch& batch, const MicroBatchLimits& lim
 }
 
 absl::Status CheckSampling(const OutputRow& output, const MicroBatchLimits& limits) {
-  const SamplingParams& p = output.sampling;
-  for (const float value : {p.temperature, p.top_p, p.min_p, p.repetition_penalty,
-                            p.presence_penalty, p.frequency_penalty}) {
-    if (!std::isfinite(value))
-      return InvalidArgument("micro-batch: a sampling parameter is {}, expected it finite", value);
-  }
-  if (p.temperature < 0 || p.repetition_penalty <= 0) {
-    return InvalidArgument(
-        "micro-batch: temperature {}, repetition penalty {}, expected at least 0 and above 0",
-        p.temperature, p.repetition_penalty);
-  }
-  if (p.top_logprobs < -1 || p.top_logprobs > kMaxTopLogprobs) {
-    return InvalidArgument("micro-batch: top_logprobs {}, expected -1 to {}", p.top_logprobs,
+  const SamplingParams& params = output.sampling;
+  RETURN_IF_ERROR(Prefixed(ValidateSamplingParams(params), "micro-batch"));
+  if (params.top_logprobs < -1 || params.top_logprobs > kMaxTopLogprobs) {
+    return InvalidArgument("micro-batch: top_logprobs {}, expected -1 to {}", params.top_logprobs,
                            kMaxTopLogprobs);
   }
-  for (const auto& [id, bias] : p.logit_bias) {
+  if (params.logit_bias.size() > static_cast<size_t>(limits.vocab_size)) {
+    return InvalidArgument("micro-batch: {} logit biases, expected up to {}", params.logit_bias.size(),
+                           limits.vocab_size);
+  }
+  for (const auto& [id, bias] : params.logit_bias) {
     RETURN_IF_ERROR(CheckTokenId("logit bias of token", id, limits));
-    if (std::isnan(bias))
-      return InvalidArgument("micro-batch: the logit bias of token {} is not a number", id);
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckHistory(const OutputRow& output, const MicroBatchLimits& limits) {
-  if (output.recent.size() > kMaxRecent) {
+  if (output.recent.size() > size_t{kRepetitionWindow}) {
     return InvalidArgument("micro-batch: {} recent tokens, expected up to {}", output.recent.size(),
-                           kMaxRecent);
+                           size_t{kRepetitionWindow});
   }
   for (const TokenId id : output.recent) RETURN_IF_ERROR(CheckTokenId("recent token", id, limits));
   if (output.output_counts.size() > static_cast<size_t>(limits.vocab_size)) {

@@ -41,8 +41,8 @@ void OutputHead::ComputeLogits(const BatchContext& batch, std::span<const Output
   batch.backend.ToHost(logits, logits_.data());
 }
 
-void OutputHead::Run(const BatchContext& batch, const MicroBatch& micro_batch, Activations hidden,
-                     std::vector<RowResult>& results) {
+absl::Status OutputHead::Run(const BatchContext& batch, const MicroBatch& micro_batch, Activations hidden,
+                           std::vector<RowResult>& results) {
   const size_t vocab_size = batch.hyperparams.vocab_size;
   const std::span<const OutputRow> outputs = micro_batch.outputs;
   results.resize(outputs.size());
@@ -50,10 +50,12 @@ void OutputHead::Run(const BatchContext& batch, const MicroBatch& micro_batch, A
     const auto some = outputs.subspan(begin, std::min<size_t>(kOutputRows, outputs.size() - begin));
     ComputeLogits(batch, some, hidden);
     for (size_t i = 0; i < some.size(); ++i) {
-      const std::span<float> logits(logits_.data() + i * vocab_size, vocab_size);
-      MakeRowResult(some[i], batch.layout.positions[some[i].row], logits, results[begin + i]);
+      const std::span<const float> logits(logits_.data() + i * vocab_size, vocab_size);
+      const int32_t position = batch.layout.positions[some[i].row];
+      RETURN_IF_ERROR(MakeRowResult(some[i], position, logits, results[begin + i]));
     }
   }
+  return absl::OkStatus();
 }
 
 }  // namespace baton::engine

@@ -4,8 +4,10 @@
 // Owner: a stage. One thread.
 #pragma once
 
+#include <span>
 #include <vector>
 
+#include "engine/base/status.h"
 #include "engine/runtime/layer_context.h"
 #include "engine/runtime/micro_batch.h"
 
@@ -15,9 +17,9 @@ class OutputHead {
  public:
   explicit OutputHead(const WeightSet& weights) : weights_(weights) {}
 
-  // hidden [rows, hidden_size] -> a result for each of `outputs`. positions [rows].
-  void Run(const BatchContext& batch, const MicroBatch& micro_batch, Activations hidden,
-           std::vector<RowResult>& results);
+  // hidden [rows, hidden_size] -> a result for each of the batch's outputs.
+  absl::Status Run(const BatchContext& batch, const MicroBatch& micro_batch, Activations hidden,
+                   std::vector<RowResult>& results);
 
  private:
   // logits of some wanted rows, on the host.

@@ -1,40 +1,41 @@
 #include "engine/runtime/row_result.h"
 
-#include <algorithm>
-#include <cmath>
+#include "engine/sampling/sampler.h"
 
 namespace baton::engine {
 namespace {
 
-TokenId LargestLogit(std::span<const float> logits) {
-  return static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin());
+absl::Status SampleRow(const OutputRow& output, int32_t position, std::span<const float> logits,
+                       RowResult& result) {
+  const SamplingInput input{.logits = logits,
+                            .position = static_cast<uint64_t>(position) + 1,
+                            .recent = output.recent,
+                            .output_counts = output.output_counts,
+                            .allowed = output.allowed};
+  ASSIGN_OR_RETURN(SampledToken sampled, Sample(input, output.sampling));
+  result.token = sampled.id;
+  result.logprob = sampled.logprob;
+  result.top = std::move(sampled.top);
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-float LogProbability(std::span<const float> logits, TokenId token) {
-  const float largest = *std::ranges::max_element(logits);
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
-  return static_cast<float>(static_cast<double>(logits[token]) - largest - std::log(sum));
-}
-
-void MakeRowResult(const OutputRow& output, int32_t /*position*/, std::span<float> logits,
-                   RowResult& result) {
+absl::Status MakeRowResult(const OutputRow& output, int32_t position, std::span<const float> logits,
+                           RowResult& result) {
   result = {};
   result.row = output.row;
   switch (output.kind) {
     case OutputKind::kSample:
-      result.token = LargestLogit(logits);
-      return;
+      return SampleRow(output, position, logits, result);
     case OutputKind::kLogits:
       result.logits.assign(logits.begin(), logits.end());
-      return;
+      return absl::OkStatus();
     case OutputKind::kScore:
-      result.token = output.target;
       result.logprob = LogProbability(logits, output.target);
-      return;
+      return absl::OkStatus();
   }
+  return absl::OkStatus();
 }
 
 }  // namespace baton::engine

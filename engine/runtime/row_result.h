@@ -1,18 +1,15 @@
-// From a row of logits to the answer that its OutputRow asks for. Pure functions of their
-// arguments.
+// From a row of logits to the answer that its OutputRow asks for. A pure function of its arguments.
 #pragma once
 
 #include <span>
 
+#include "engine/base/status.h"
 #include "engine/runtime/micro_batch.h"
 
 namespace baton::engine {
 
-// `position` is that of the row's token. Overwrites `logits`.
-void MakeRowResult(const OutputRow& output, int32_t position, std::span<float> logits,
-                   RowResult& result);
-
-// log softmax(logits)[token].
-float LogProbability(std::span<const float> logits, TokenId token);
+// `position` is that of the row's own token. Errors are the sampler's.
+absl::Status MakeRowResult(const OutputRow& output, int32_t position, std::span<const float> logits,
+                           RowResult& result);
 
 }  // namespace baton::engine

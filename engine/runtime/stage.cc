@@ -269,7 +269,7 @@ absl::Status Stage::Run(const MicroBatch& batch, const HiddenStates* input, Stag
   }
   impl_->RunLayers(context, hidden);
   if (last()) {
-    impl_->head->Run(context, batch, hidden, output->results);
+    RETURN_IF_ERROR(impl_->head->Run(context, batch, hidden, output->results));
     output->hidden = {};
   } else {
     output->hidden.rows = hidden.rows;

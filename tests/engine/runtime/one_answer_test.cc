@@ -1,0 +1,148 @@
+// The same bits however a model is run: stages, chunks of the prompt, threads and instruction sets are nobody's business.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "engine/arch/arch_spec.h"
+#include "engine/arch/supported.h"
+#include "engine/backend/backend.h"
+#include "engine/runtime/local_pipeline.h"
+#include "kernels/cpu/dispatch.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/tiny_model.h"
+
+namespace baton::engine {
+namespace {
+
+using testing::TinyModelOptions;
+
+constexpr int kPromptTokens = 40;  // two KV blocks, the second not full
+
+std::vector<TokenId> Prompt() {
+  std::vector<TokenId> tokens(kPromptTokens);
+  for (int i = 0; i < kPromptTokens; ++i) tokens[i] = 3 + (i * 37 + i * i) % (testing::kTinyVocabSize - 3);
+  return tokens;
+}
+
+// How to run a model: none of it may change a bit.
+struct Manner {
+  int32_t stages = 1;
+  int32_t chunk = 0;  // 0: the whole prompt
+  int threads = 1;
+  std::string isa = "";  // "": the best
+};
+
+std::unique_ptr<Backend> BackendFor(const Manner& manner) {
+  setenv("BATON_ISA", manner.isa.c_str(), 1);
+  auto backend = MakeBackend({.device = "cpu", .threads = manner.threads});
+  unsetenv("BATON_ISA");
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  return *std::move(backend);
+}
+
+std::vector<float> LogitsOf(const GgufModel& model, const Manner& manner, KvType kv_type) {
+  const auto backend = BackendFor(manner);
+  const auto hyperparams = ParseHyperParams(model);
+  auto pipeline = LocalPipeline::Open(model,
+                                      {.stages = EvenStages(hyperparams->num_layers, manner.stages),
+                                       .context_length = 128,
+                                       .kv_type = kv_type,
+                                       .max_rows = kPromptTokens},
+                                      backend.get());
+  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+  if (!pipeline.ok()) return {};
+  const auto logits = pipeline->Feed(Prompt(), 0, manner.chunk);
+  EXPECT_TRUE(logits.ok()) << logits.status();
+  return logits.ok() ? *logits : std::vector<float>();
+}
+
+// One of each at least; together they are few, since every model of the tables goes through all of them.
+std::vector<Manner> Manners() {
+  std::vector<Manner> manners = {{.stages = 2, .chunk = 1},
+                                 {.stages = 3, .chunk = 7, .threads = 2},
+                                 {.stages = 5, .chunk = 32}};
+  for (const kernels::Isa& isa : kernels::KnownIsas()) {
+    if (isa.supported) manners.push_back({.isa = isa.name});
+  }
+  return manners;
+}
+
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+void ExpectOneAnswer(const TinyModelOptions& options, KvType kv_type) {
+  const testing::TempDir dir;
+  const std::string path = dir.File("tiny.gguf");
+  ASSERT_TRUE(testing::WriteTinyModel(options, path).ok()) << testing::WriteTinyModel(options, path);
+  const auto model = GgufModel::Open(path);
+  ASSERT_TRUE(model.ok()) << model.status();
+  ASSERT_TRUE(CheckSupported(*model).ok()) << CheckSupported(*model);
+
+  const std::vector<float> expected = LogitsOf(*model, {}, kv_type);
+  ASSERT_EQ(expected.size(), static_cast<size_t>(kPromptTokens) * testing::kTinyVocabSize);
+  for (const float logit : expected) ASSERT_TRUE(std::isfinite(logit));
+  EXPECT_NE(std::memcmp(&expected[0], &expected[testing::kTinyVocabSize], 64), 0) << "rows all alike";
+  for (const Manner& manner : Manners()) {
+    EXPECT_TRUE(SameBits(LogitsOf(*model, manner, kv_type), expected))
+        << manner.stages << " stages, chunk " << manner.chunk << ", " << manner.threads << " threads, isa '"
+        << manner.isa << "'";
+  }
+}
+
+class ArchitectureTest : public ::testing::TestWithParam<std::string_view> {
+ protected:
+  const ArchSpec& spec() const { return *FindArchSpec(GetParam()); }
+};
+
+std::vector<std::string_view> ArchitectureNames() {
+  std::vector<std::string_view> names;
+  for (const ArchSpec& spec : AllArchSpecs()) names.push_back(spec.name);
+  return names;
+}
+
+TEST_P(ArchitectureTest, RequiredTensors) {
+  ExpectOneAnswer({.architecture = GetParam(), .tied = true}, KvType::kF16);
+}
+
+TEST_P(ArchitectureTest, AllTensors) {
+  ExpectOneAnswer({.architecture = GetParam(), .optional_tensors = true}, KvType::kF32);
+}
+
+TEST_P(ArchitectureTest, Experts) {
+  if (spec().gate != GateKind::kSplit) GTEST_SKIP() << "experts are gated";
+  ExpectOneAnswer({.architecture = GetParam(), .experts = true}, KvType::kF16);
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, ArchitectureTest, ::testing::ValuesIn(ArchitectureNames()),
+                         [](const auto& test) {
+                           std::string name(test.param);
+                           for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+                           return name;
+                         });
+
+class WeightTypeTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(WeightTypeTest, OneAnswer) {
+  const auto type = static_cast<kernels::QuantType>(GetParam());
+  ExpectOneAnswer({.type = type, .hidden_size = 256}, KvType::kF16);
+}
+
+std::vector<int> TypesWithKernels() {
+  std::vector<int> types;
+  for (int id = 0; id < kernels::kNumQuantTypes; ++id) {
+    if (kernels::kQuantTraits[id].activation != kernels::ActivationFormat::kNone) types.push_back(id);
+  }
+  return types;
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, WeightTypeTest, ::testing::ValuesIn(TypesWithKernels()), [](const auto& test) {
+  return std::string(kernels::kQuantTraits[test.param].name);
+});
+
+}  // namespace
+}  // namespace baton::engine
