@@ -8,9 +8,9 @@ import sys
 
 HEAD = """# How close logits are to exact arithmetic
 
-Normalized mean squared error of logits against exact arithmetic on the dequantized weights, per file of the shared
-conformance data (float32 weights, float32 KV cache, one thread): baton's, llama.cpp's on the same machine type and file,
-and the limit that the tests hold baton to. `scripts/conformance_table.py` writes this page from the tests' output.
+Normalized mean squared error of logits per file of the shared conformance data: baton's, llama.cpp's on the same file
+and tokens, and the limit that the tests hold baton to. Exact arithmetic is that on the dequantized weights, in float32,
+with a float32 KV cache. Files under `real/` are published models; their rows are centred first. `scripts/conformance_table.py` writes this page from the tests' output.
 """
 
 
