@@ -61,8 +61,9 @@ absl::StatusOr<Address> ParseAddress(std::string_view text) {
     address.host = text.substr(1, end - 1);
     port = text.substr(end + 2);
     if (!IsIpv6(address.host)) {
-      return InvalidArgument("address {}: host: got \"{}\", expected an IPv6 address in the brackets",
-                             engine::Named(text), engine::Named(address.host));
+      return InvalidArgument(
+          "address {}: host: got \"{}\", expected an IPv6 address in the brackets",
+          engine::Named(text), engine::Named(address.host));
     }
   } else {
     const size_t colon = text.find(':');
@@ -71,7 +72,8 @@ absl::StatusOr<Address> ParseAddress(std::string_view text) {
     }
     if (text.find(':', colon + 1) != std::string_view::npos) {
       return InvalidArgument(
-          "address {}: more than one colon; an IPv6 address stands in brackets before the port: [::1]:7071",
+          "address {}: more than one colon; an IPv6 address stands in brackets before the port: "
+          "[::1]:7071",
           engine::Named(text));
     }
     address.host = text.substr(0, colon);

@@ -19,7 +19,8 @@ struct Address {
   bool operator==(const Address&) const = default;
 };
 
-// InvalidArgument says which part of `text` is wrong. An IPv6 host needs brackets, because a port must follow.
+// InvalidArgument says which part of `text` is wrong. An IPv6 host needs brackets, because a port
+// must follow.
 absl::StatusOr<Address> ParseAddress(std::string_view text);
 
 }  // namespace baton::wire

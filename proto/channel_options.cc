@@ -12,8 +12,8 @@
 namespace baton::wire {
 namespace {
 
-// A silent peer is given up after about 10 s, which is more than a process may be stopped for and go on (a laptop's lid, a
-// debugger); a killed one is seen at once by its closed socket.
+// A silent peer is given up after about 10 s, which is more than a process may be stopped for and
+// go on (a laptop's lid, a debugger); a killed one is seen at once by its closed socket.
 constexpr int kKeepaliveTimeMs = 2'000;
 constexpr int kKeepaliveTimeoutMs = 8'000;
 // Servers end connections whose pings come faster than this.
@@ -24,13 +24,14 @@ constexpr int kFirstReconnectMs = 100;
 constexpr int kMaxReconnectMs = 1'000;
 constexpr int kConnectTimeoutMs = 3'000;
 
-// Bytes a stream may have in flight before the receiver has measured the link (gRPC widens the window by itself then):
-// a whole chunk and the next, not HTTP/2's 64 KiB.
+// Bytes a stream may have in flight before the receiver has measured the link (gRPC widens the
+// window by itself then): a whole chunk and the next, not HTTP/2's 64 KiB.
 constexpr int kStreamLookaheadBytes = 2 << 20;
 
-constexpr int kMaxStreamsPerConnection = 100;
-constexpr size_t kServerMemoryBytes = size_t{1} << 30;  // of gRPC's buffers; beyond it, new reads wait
-constexpr unsigned kCertificateReloadSeconds = 10;
+constexpr int kMaxStreamsPerConnection = 1'024;
+constexpr size_t kServerMemoryBytes = size_t{1}
+                                      << 30;  // of gRPC's buffers; beyond it, new reads wait
+constexpr unsigned kCertificateReloadSeconds = 2;
 
 absl::Status CheckReadable(const std::string& path, const char* what) {
   if (access(path.c_str(), R_OK) == 0) return absl::OkStatus();
@@ -47,13 +48,15 @@ absl::StatusOr<std::shared_ptr<grpc::experimental::CertificateProviderInterface>
 }
 
 template <typename Options>
-void UseProvider(Options& options, std::shared_ptr<grpc::experimental::CertificateProviderInterface> provider) {
+void UseProvider(Options& options,
+                 std::shared_ptr<grpc::experimental::CertificateProviderInterface> provider) {
   options.set_certificate_provider(std::move(provider));
   options.watch_root_certs();
   options.watch_identity_key_cert_pairs();
 }
 
-absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(const Security& security) {
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
+    const Security& security) {
   if (!security.tls()) return grpc::InsecureChannelCredentials();
   ASSIGN_OR_RETURN(auto provider, MakeProvider(security));
   grpc::experimental::TlsChannelCredentialsOptions options;
@@ -68,7 +71,8 @@ grpc::ChannelArguments ChannelArguments() {
   args.SetMaxSendMessageSize(kMaxMessageBytes);
   args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
-  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // no limit: an idle cluster keeps its streams
+  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA,
+              0);  // no limit: an idle cluster keeps its streams
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstReconnectMs);
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
@@ -79,13 +83,15 @@ grpc::ChannelArguments ChannelArguments() {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address, const Security& security) {
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address,
+                                                           const Security& security) {
   ASSIGN_OR_RETURN(const Address parsed, ParseAddress(address));
   ASSIGN_OR_RETURN(auto credentials, MakeChannelCredentials(security));
   return grpc::CreateCustomChannel(parsed.ToString(), credentials, ChannelArguments());
 }
 
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const Security& security) {
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
+    const Security& security) {
   if (!security.tls()) return grpc::InsecureServerCredentials();
   ASSIGN_OR_RETURN(auto provider, MakeProvider(security));
   grpc::experimental::TlsServerCredentialsOptions options(provider);
@@ -102,7 +108,8 @@ void ApplyServerOptions(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingIntervalMs);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             kMinPingIntervalMs);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kStreamLookaheadBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);

@@ -1,4 +1,5 @@
-// How baton's processes use gRPC: limits, keepalive and flow control of both sides, in one place, because they must match.
+// How baton's processes use gRPC: limits, keepalive and flow control of both sides, in one place,
+// because they must match.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -19,9 +20,11 @@ inline constexpr int kMaxMessageBytes = 4 << 20;
 inline constexpr int kMaxChunkBytes = 1'000'000;
 
 // The channel connects when it is first used. Bad credentials (no such file) come back as a status.
-absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address, const Security& security);
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address,
+                                                           const Security& security);
 
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const Security& security);
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
+    const Security& security);
 void ApplyServerOptions(grpc::ServerBuilder& builder);
 
 }  // namespace baton::wire

@@ -57,7 +57,8 @@ class GrpcWorkerClient : public WorkerClient {
     const absl::Status status = Result(reader->Finish());
     if (given_up) return Cancelled("worker {}: loading was given up", address_);
     RETURN_IF_ERROR(status);
-    if (!done.has_value()) return Internal("worker {}: the answer to LoadStage ended early", address_);
+    if (!done.has_value())
+      return Internal("worker {}: the answer to LoadStage ended early", address_);
     return *std::move(done);
   }
 
@@ -76,7 +77,8 @@ class GrpcWorkerClient : public WorkerClient {
     return AttachOverGrpc(stub_.get(), address_, options, std::move(on_event), timeout);
   }
 
-  absl::StatusOr<std::string> ReadHeader(const std::string& file_name, absl::Duration timeout) override {
+  absl::StatusOr<std::string> ReadHeader(const std::string& file_name,
+                                         absl::Duration timeout) override {
     RETURN_IF_ERROR(channel_.status());
     grpc::ClientContext context;
     SetDeadline(context, timeout);
@@ -87,10 +89,11 @@ class GrpcWorkerClient : public WorkerClient {
     std::string header;
     absl::Status wrong;
     while (reader->Read(&chunk)) {
-      if (chunk.offset() != header.size() || header.size() + chunk.data().size() > kMaxHeaderBytes ||
+      if (chunk.offset() != header.size() ||
+          header.size() + chunk.data().size() > kMaxHeaderBytes ||
           chunk.hash() != XXH3_64bits(chunk.data().data(), chunk.data().size())) {
-        wrong = DataLoss("worker {}: header of {}: a piece at byte {} is wrong", address_, engine::Named(file_name),
-                         header.size());
+        wrong = DataLoss("worker {}: header of {}: a piece at byte {} is wrong", address_,
+                         engine::Named(file_name), header.size());
         context.TryCancel();
         break;
       }

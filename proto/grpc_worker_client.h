@@ -1,4 +1,5 @@
-// WorkerConnector over gRPC: one channel a worker, one long-lived stream an attachment, a deadline on every call.
+// WorkerConnector over gRPC: one channel a worker, one long-lived stream an attachment, a deadline
+// on every call.
 #pragma once
 
 #include <memory>
@@ -9,7 +10,8 @@
 
 namespace baton::wire {
 
-// Connecting takes place at the first call, so Connect can't fail: a bad address is the status of each call.
+// Connecting takes place at the first call, so Connect can't fail: a bad address is the status of
+// each call.
 class GrpcWorkerConnector : public WorkerConnector {
  public:
   explicit GrpcWorkerConnector(Security security) : security_(std::move(security)) {}

@@ -25,7 +25,8 @@ class AttachReactor : public grpc::ClientBidiReactor<v1::CoordinatorMessage, v1:
   AttachReactor(std::string address, std::function<void(WorkerEvent)> on_event)
       : address_(std::move(address)),
         on_event_(std::move(on_event)),
-        outgoing_([this](const v1::CoordinatorMessage* message) { StartWrite(message); }, kMaxWaitingMessages) {}
+        outgoing_([this](const v1::CoordinatorMessage* message) { StartWrite(message); },
+                  kMaxWaitingMessages) {}
 
   void Start(v1::Worker::Stub* stub) {
     stub->async()->Attach(&context_, this);
@@ -52,7 +53,8 @@ class AttachReactor : public grpc::ClientBidiReactor<v1::CoordinatorMessage, v1:
   // OK once the worker's hello is there, or how the stream ended before.
   absl::Status WaitForHello(absl::Duration timeout) {
     if (!greeted_.WaitForNotificationWithTimeout(timeout)) {
-      return DeadlineExceeded("worker {}: no answer to Attach within {}", address_, absl::FormatDuration(timeout));
+      return DeadlineExceeded("worker {}: no answer to Attach within {}", address_,
+                              absl::FormatDuration(timeout));
     }
     const std::lock_guard lock(mutex_);
     return hello_status_;
@@ -94,7 +96,8 @@ class AttachReactor : public grpc::ClientBidiReactor<v1::CoordinatorMessage, v1:
   absl::Status Handle(const v1::WorkerMessage& message) {
     switch (message.message_case()) {
       case v1::WorkerMessage::kHello: {
-        absl::Status status = CheckSameVersion("the worker", message.hello().protocol_version(), message.hello().build());
+        absl::Status status = CheckSameVersion("the worker", message.hello().protocol_version(),
+                                               message.hello().build());
         Greet(Prefixed(status, fmt::format("worker {}", address_)));
         return status;
       }
@@ -161,8 +164,9 @@ class GrpcWorkerLink : public WorkerLink {
     v1::CoordinatorMessage message;
     ToProto(*batch, message.mutable_batch());
     if (const size_t bytes = message.ByteSizeLong(); bytes > kMaxMessageBytes) {
-      return reactor_->Fail(ResourceExhausted("micro-batch {}: takes {} bytes on the wire, at most {} fit a message", batch->id,
-                                              bytes, kMaxMessageBytes));
+      return reactor_->Fail(
+          ResourceExhausted("micro-batch {}: takes {} bytes on the wire, at most {} fit a message",
+                            batch->id, bytes, kMaxMessageBytes));
     }
     reactor_->Send(std::move(message));
   }
@@ -185,10 +189,9 @@ class GrpcWorkerLink : public WorkerLink {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<WorkerLink>> AttachOverGrpc(v1::Worker::Stub* stub, const std::string& address,
-                                                           const WorkerClient::AttachOptions& options,
-                                                           std::function<void(WorkerEvent)> on_event,
-                                                           absl::Duration timeout) {
+absl::StatusOr<std::unique_ptr<WorkerLink>> AttachOverGrpc(
+    v1::Worker::Stub* stub, const std::string& address, const WorkerClient::AttachOptions& options,
+    std::function<void(WorkerEvent)> on_event, absl::Duration timeout) {
   auto reactor = std::make_unique<AttachReactor>(address, std::move(on_event));
   reactor->Start(stub);
   v1::CoordinatorMessage message;

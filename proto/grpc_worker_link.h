@@ -13,9 +13,8 @@
 namespace baton::wire {
 
 // Waits for the worker's hello. `stub` and its channel must outlive the link.
-absl::StatusOr<std::unique_ptr<WorkerLink>> AttachOverGrpc(v1::Worker::Stub* stub, const std::string& address,
-                                                           const WorkerClient::AttachOptions& options,
-                                                           std::function<void(WorkerEvent)> on_event,
-                                                           absl::Duration timeout);
+absl::StatusOr<std::unique_ptr<WorkerLink>> AttachOverGrpc(
+    v1::Worker::Stub* stub, const std::string& address, const WorkerClient::AttachOptions& options,
+    std::function<void(WorkerEvent)> on_event, absl::Duration timeout);
 
 }  // namespace baton::wire

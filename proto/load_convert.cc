@@ -21,7 +21,8 @@ struct IntegerField {
 
 absl::Status CheckRange(const IntegerField& field) {
   if (field.value >= field.least && field.value <= field.most) return absl::OkStatus();
-  return InvalidArgument("load request: {}: got {}, expected {} to {}", field.name, field.value, field.least, field.most);
+  return InvalidArgument("load request: {}: got {}, expected {} to {}", field.name, field.value,
+                         field.least, field.most);
 }
 
 absl::Status CheckNumbers(const v1::LoadStageRequest& message) {
@@ -44,26 +45,30 @@ bool IsFileName(std::string_view name) {
          name.find_first_of(std::string_view("/\0", 2)) == std::string_view::npos;
 }
 
-absl::StatusOr<engine::TensorPlacement> TensorFromProto(const v1::TensorPlacement& message,
-                                                        const std::vector<engine::PartFile>& parts) {
+absl::StatusOr<engine::TensorPlacement> TensorFromProto(
+    const v1::TensorPlacement& message, const std::vector<engine::PartFile>& parts) {
   const std::string name = engine::Named(message.name());
   if (!kernels::IsDefinedQuantType(message.type())) {
-    return InvalidArgument("load request: tensor {}: type: got {}, which is not defined", name, message.type());
+    return InvalidArgument("load request: tensor {}: type: got {}, which is not defined", name,
+                           message.type());
   }
   if (message.ne_size() < 1 || message.ne_size() > kMaxTensorDims) {
-    return InvalidArgument("load request: tensor {}: dimensions: got {}, expected 1 to {}", name, message.ne_size(),
-                           kMaxTensorDims);
+    return InvalidArgument("load request: tensor {}: dimensions: got {}, expected 1 to {}", name,
+                           message.ne_size(), kMaxTensorDims);
   }
   for (const int64_t size : message.ne()) {
-    if (size < 1) return InvalidArgument("load request: tensor {}: dimension of size {}", name, size);
+    if (size < 1)
+      return InvalidArgument("load request: tensor {}: dimension of size {}", name, size);
   }
   if (message.part() >= parts.size()) {
-    return InvalidArgument("load request: tensor {}: part: got {}, expected below {}", name, message.part(), parts.size());
+    return InvalidArgument("load request: tensor {}: part: got {}, expected below {}", name,
+                           message.part(), parts.size());
   }
   const engine::PartFile& part = parts[message.part()];
   if (message.file_offset() > part.bytes || message.bytes() > part.bytes - message.file_offset()) {
-    return InvalidArgument("load request: tensor {}: bytes {} at {}, beyond the {} of {}", name, message.bytes(),
-                           message.file_offset(), part.bytes, engine::Named(part.file_name));
+    return InvalidArgument("load request: tensor {}: bytes {} at {}, beyond the {} of {}", name,
+                           message.bytes(), message.file_offset(), part.bytes,
+                           engine::Named(part.file_name));
   }
   return engine::TensorPlacement{.name = message.name(),
                                  .type = static_cast<kernels::QuantType>(message.type()),
@@ -132,8 +137,9 @@ absl::StatusOr<LoadRequest> FromProto(const v1::LoadStageRequest& message) {
   spec.kv_type = static_cast<engine::KvType>(message.kv_type());
   for (const v1::Part& part : message.parts()) {
     if (!IsFileName(part.file_name())) {
-      return InvalidArgument("load request: part: got \"{}\", expected a file name without a folder",
-                             engine::Named(part.file_name()));
+      return InvalidArgument(
+          "load request: part: got \"{}\", expected a file name without a folder",
+          engine::Named(part.file_name()));
     }
     spec.parts.push_back({part.file_name(), part.bytes()});
   }

@@ -9,7 +9,8 @@ namespace baton::wire {
 
 void SpecToProto(const engine::StageSpec& spec, v1::LoadStageRequest* message);
 void ToProto(const LoadRequest& request, v1::LoadStageRequest* message);
-// InvalidArgument names the field that is out of range. Whether the tensors make a stage is for engine::Stage to say.
+// InvalidArgument names the field that is out of range. Whether the tensors make a stage is for
+// engine::Stage to say.
 absl::StatusOr<LoadRequest> FromProto(const v1::LoadStageRequest& message);
 
 void ToProto(const LoadedStage& stage, v1::LoadedStage* message);

@@ -40,7 +40,8 @@ engine::SamplingParams SamplingFromProto(const v1::SamplingParams& message) {
                                 .logit_bias = {},
                                 .top_logprobs = message.top_logprobs()};
   params.logit_bias.reserve(message.logit_bias_size());
-  for (const v1::LogitBias& entry : message.logit_bias()) params.logit_bias.emplace_back(entry.token(), entry.bias());
+  for (const v1::LogitBias& entry : message.logit_bias())
+    params.logit_bias.emplace_back(entry.token(), entry.bias());
   return params;
 }
 
@@ -48,7 +49,8 @@ void OutputToProto(const engine::OutputRow& output, v1::OutputRow* message) {
   message->set_row(output.row);
   message->set_kind(static_cast<v1::OutputKind>(output.kind));
   message->set_target(output.target);
-  if (output.kind == engine::OutputKind::kSample) SamplingToProto(output.sampling, message->mutable_sampling());
+  if (output.kind == engine::OutputKind::kSample)
+    SamplingToProto(output.sampling, message->mutable_sampling());
   message->mutable_recent()->Add(output.recent.begin(), output.recent.end());
   for (const auto& [token, count] : output.output_counts) {
     v1::TokenCount* entry = message->add_output_counts();
@@ -61,8 +63,8 @@ void OutputToProto(const engine::OutputRow& output, v1::OutputRow* message) {
 absl::StatusOr<engine::OutputRow> OutputFromProto(const v1::OutputRow& message) {
   const int kind = message.kind();
   if (kind < v1::OUTPUT_KIND_SAMPLE || kind > v1::OUTPUT_KIND_SCORE) {
-    return InvalidArgument("micro-batch: output of row {}: kind: got {}, expected 0 to {}", message.row(), kind,
-                           static_cast<int>(v1::OUTPUT_KIND_SCORE));
+    return InvalidArgument("micro-batch: output of row {}: kind: got {}, expected 0 to {}",
+                           message.row(), kind, static_cast<int>(v1::OUTPUT_KIND_SCORE));
   }
   engine::OutputRow output{.row = message.row(),
                            .kind = static_cast<engine::OutputKind>(kind),
@@ -73,7 +75,8 @@ absl::StatusOr<engine::OutputRow> OutputFromProto(const v1::OutputRow& message) 
                            .allowed = {message.allowed().begin(), message.allowed().end()}};
   if (output.kind == engine::OutputKind::kSample) {
     if (!message.has_sampling()) {
-      return InvalidArgument("micro-batch: output of row {}: no sampling parameters", message.row());
+      return InvalidArgument("micro-batch: output of row {}: no sampling parameters",
+                             message.row());
     }
     output.sampling = SamplingFromProto(message.sampling());
   }
@@ -97,7 +100,8 @@ void ToProto(const engine::MicroBatch& batch, v1::MicroBatch* message) {
     entry->set_num_rows(rows.num_rows);
     entry->mutable_kv_blocks()->Add(rows.kv_blocks.begin(), rows.kv_blocks.end());
   }
-  for (const engine::OutputRow& output : batch.outputs) OutputToProto(output, message->add_outputs());
+  for (const engine::OutputRow& output : batch.outputs)
+    OutputToProto(output, message->add_outputs());
 }
 
 absl::StatusOr<engine::MicroBatch> FromProto(const v1::MicroBatch& message) {
@@ -135,11 +139,17 @@ void ToProto(const engine::RowResult& result, v1::RowResult* message) {
 absl::StatusOr<engine::RowResult> FromProto(const v1::RowResult& message) {
   const std::string& logits = message.logits();
   if (logits.size() % sizeof(float) != 0) {
-    return InvalidArgument("result of row {}: logits of {} bytes, expected a multiple of 4", message.row(), logits.size());
+    return InvalidArgument("result of row {}: logits of {} bytes, expected a multiple of 4",
+                           message.row(), logits.size());
   }
-  engine::RowResult result{.row = message.row(), .token = message.token(), .logprob = message.logprob(), .top = {}, .logits = {}};
+  engine::RowResult result{.row = message.row(),
+                           .token = message.token(),
+                           .logprob = message.logprob(),
+                           .top = {},
+                           .logits = {}};
   result.top.reserve(message.top_size());
-  for (const v1::TokenLogprob& entry : message.top()) result.top.push_back({entry.token(), entry.logprob()});
+  for (const v1::TokenLogprob& entry : message.top())
+    result.top.push_back({entry.token(), entry.logprob()});
   result.logits.resize(logits.size() / sizeof(float));
   std::memcpy(result.logits.data(), logits.data(), logits.size());
   return result;
@@ -217,9 +227,12 @@ std::vector<v1::WorkerMessage> ToProto(const StepResult& event) {
   return messages;
 }
 
-absl::StatusOr<std::optional<StepResult>> StepResultAssembler::Add(const v1::WorkerMessage::StepResult& message) {
-  if (!pending_.results.empty() && (message.batch_id() != pending_.batch_id || message.epoch() != pending_.epoch)) {
-    return InvalidArgument("result of micro-batch {}: expected the rest of {}", message.batch_id(), pending_.batch_id);
+absl::StatusOr<std::optional<StepResult>> StepResultAssembler::Add(
+    const v1::WorkerMessage::StepResult& message) {
+  if (!pending_.results.empty() &&
+      (message.batch_id() != pending_.batch_id || message.epoch() != pending_.epoch)) {
+    return InvalidArgument("result of micro-batch {}: expected the rest of {}", message.batch_id(),
+                           pending_.batch_id);
   }
   pending_.batch_id = message.batch_id();
   pending_.epoch = message.epoch();

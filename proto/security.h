@@ -1,4 +1,5 @@
-// Who may talk: in the clear on loopback, or by mutual TLS where each side shows a certificate of the cluster's own CA.
+// Who may talk: in the clear on loopback, or by mutual TLS where each side shows a certificate of
+// the cluster's own CA.
 #pragma once
 
 #include <string>

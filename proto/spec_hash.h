@@ -7,8 +7,8 @@
 
 namespace baton::wire {
 
-// 128 bits as hexadecimal digits over every field of the spec: equal on every machine and in every build of one protocol
-// version.
+// 128 bits as hexadecimal digits over every field of the spec: equal on every machine and in every
+// build of one protocol version.
 std::string SpecHash(const engine::StageSpec& spec);
 
 }  // namespace baton::wire

@@ -10,7 +10,8 @@ constexpr size_t kMaxMessageBytes = 4096;
 
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  return {static_cast<grpc::StatusCode>(status.code()), std::string(Message(status).substr(0, kMaxMessageBytes))};
+  return {static_cast<grpc::StatusCode>(status.code()),
+          std::string(Message(status).substr(0, kMaxMessageBytes))};
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {

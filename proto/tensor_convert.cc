@@ -34,8 +34,10 @@ uint16_t F16FromF32(float value) {
   if (exponent == 128) return sign | ((bits & 0x7fffff) != 0 ? 0x7e00 : 0x7c00);
   if (exponent < -25) return sign;
   const uint32_t mantissa = (bits & 0x7fffff) | 0x800000;
-  if (exponent < -14) return sign | static_cast<uint16_t>(RoundShift(mantissa, 13 + (-14 - exponent)));
-  const uint32_t magnitude = (static_cast<uint32_t>(exponent + 14) << 10) + RoundShift(mantissa, 13);
+  if (exponent < -14)
+    return sign | static_cast<uint16_t>(RoundShift(mantissa, 13 + (-14 - exponent)));
+  const uint32_t magnitude =
+      (static_cast<uint32_t>(exponent + 14) << 10) + RoundShift(mantissa, 13);
   return sign | static_cast<uint16_t>(std::min<uint32_t>(magnitude, 0x7bff));
 }
 
@@ -55,11 +57,14 @@ uint16_t BF16FromF32(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t magnitude = bits & 0x7fffffff;
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
-  if (magnitude >= 0x7f800000) return static_cast<uint16_t>(bits >> 16) | (magnitude > 0x7f800000 ? 0x40 : 0);
+  if (magnitude >= 0x7f800000)
+    return static_cast<uint16_t>(bits >> 16) | (magnitude > 0x7f800000 ? 0x40 : 0);
   return sign | static_cast<uint16_t>(std::min<uint32_t>(RoundShift(magnitude, 16), 0x7f7f));
 }
 
-float F32FromBF16(uint16_t value) { return std::bit_cast<float>(static_cast<uint32_t>(value) << 16); }
+float F32FromBF16(uint16_t value) {
+  return std::bit_cast<float>(static_cast<uint32_t>(value) << 16);
+}
 
 // One format: whole blocks of values to and from bytes.
 struct Codec {
@@ -70,8 +75,12 @@ struct Codec {
   void (*decode)(const char* bytes, size_t blocks, float* values);
 };
 
-void EncodeF32(const float* values, size_t blocks, char* bytes) { std::memcpy(bytes, values, blocks * sizeof(float)); }
-void DecodeF32(const char* bytes, size_t blocks, float* values) { std::memcpy(values, bytes, blocks * sizeof(float)); }
+void EncodeF32(const float* values, size_t blocks, char* bytes) {
+  std::memcpy(bytes, values, blocks * sizeof(float));
+}
+void DecodeF32(const char* bytes, size_t blocks, float* values) {
+  std::memcpy(values, bytes, blocks * sizeof(float));
+}
 
 template <uint16_t (*kConvert)(float)>
 void EncodeHalf(const float* values, size_t blocks, char* bytes) {
@@ -109,7 +118,8 @@ void DecodeQ8(const char* bytes, size_t blocks, float* values) {
     uint16_t half;
     std::memcpy(&half, bytes, sizeof(half));
     const float scale = F32FromF16(half);
-    for (int i = 0; i < kQ8BlockValues; ++i) values[i] = scale * static_cast<float>(static_cast<int8_t>(bytes[2 + i]));
+    for (int i = 0; i < kQ8BlockValues; ++i)
+      values[i] = scale * static_cast<float>(static_cast<int8_t>(bytes[2 + i]));
   }
 }
 
@@ -125,7 +135,8 @@ const Codec& CodecOf(WireType type) { return kCodecs[static_cast<size_t>(type)];
 
 bool AllFinite(std::span<const float> values) {
   bool finite = true;
-  for (const float value : values) finite &= (std::bit_cast<uint32_t>(value) & 0x7f800000) != 0x7f800000;
+  for (const float value : values)
+    finite &= (std::bit_cast<uint32_t>(value) & 0x7f800000) != 0x7f800000;
   return finite;
 }
 
@@ -147,18 +158,21 @@ absl::StatusOr<WireType> ParseWireType(std::string_view name) {
   for (size_t i = 0; i < kCodecs.size(); ++i) {
     if (name == kCodecs[i].name) return static_cast<WireType>(i);
   }
-  return InvalidArgument("wire type: got \"{}\", expected f32, f16, bf16 or q8_0", engine::Named(name));
+  return InvalidArgument("wire type: got \"{}\", expected f32, f16, bf16 or q8_0",
+                         engine::Named(name));
 }
 
 absl::Status CheckWireType(WireType type, int32_t cols) {
   const int block = CodecOf(type).block_values;
   if (cols % block == 0) return absl::OkStatus();
-  return InvalidArgument("wire type {}: hidden size {} is not a multiple of {}", WireTypeName(type), cols, block);
+  return InvalidArgument("wire type {}: hidden size {} is not a multiple of {}", WireTypeName(type),
+                         cols, block);
 }
 
 uint64_t WireBytes(WireType type, int32_t rows, int32_t cols) {
   const Codec& codec = CodecOf(type);
-  return static_cast<uint64_t>(rows) * static_cast<uint64_t>(cols) / codec.block_values * codec.block_bytes;
+  return static_cast<uint64_t>(rows) * static_cast<uint64_t>(cols) / codec.block_values *
+         codec.block_bytes;
 }
 
 void CutPiece(const engine::HiddenStates& hidden, WireType type, uint64_t offset, size_t max_bytes,
@@ -178,26 +192,28 @@ void CutPiece(const engine::HiddenStates& hidden, WireType type, uint64_t offset
 }
 
 HiddenStatesAssembler::HiddenStatesAssembler(int32_t rows, int32_t cols)
-    : hidden_{rows, cols, std::vector<float>(static_cast<size_t>(rows) * static_cast<size_t>(cols))} {}
+    : hidden_{rows, cols,
+              std::vector<float>(static_cast<size_t>(rows) * static_cast<size_t>(cols))} {}
 
 absl::Status HiddenStatesAssembler::Add(const v1::HiddenStates& piece) {
   if (piece.rows() != hidden_.rows || piece.cols() != hidden_.cols) {
-    return InvalidArgument("hidden states: shape [{}, {}], expected [{}, {}]", piece.rows(), piece.cols(), hidden_.rows,
-                           hidden_.cols);
+    return InvalidArgument("hidden states: shape [{}, {}], expected [{}, {}]", piece.rows(),
+                           piece.cols(), hidden_.rows, hidden_.cols);
   }
   ASSIGN_OR_RETURN(const WireType type, FromProto(piece.type()));
   RETURN_IF_ERROR(CheckWireType(type, hidden_.cols));
   const Codec& codec = CodecOf(type);
   const uint64_t expected_offset = filled_ / codec.block_values * codec.block_bytes;
   if (filled_ % codec.block_values != 0 || piece.offset() != expected_offset) {
-    return InvalidArgument("hidden states: piece at byte {}, expected {}", piece.offset(), expected_offset);
+    return InvalidArgument("hidden states: piece at byte {}, expected {}", piece.offset(),
+                           expected_offset);
   }
   const std::string& data = piece.data();
   const size_t blocks = data.size() / codec.block_bytes;
   const size_t missing = (hidden_.values.size() - filled_) / codec.block_values;
   if (data.empty() || data.size() % codec.block_bytes != 0 || blocks > missing) {
-    return InvalidArgument("hidden states: piece of {} bytes, expected a multiple of {} up to {}", data.size(),
-                           codec.block_bytes, missing * codec.block_bytes);
+    return InvalidArgument("hidden states: piece of {} bytes, expected a multiple of {} up to {}",
+                           data.size(), codec.block_bytes, missing * codec.block_bytes);
   }
   const std::span<float> values(hidden_.values.data() + filled_, blocks * codec.block_values);
   codec.decode(data.data(), blocks, values.data());

@@ -1,8 +1,8 @@
-// How a coordinator talks to a worker: an interface, so that pipeline, scheduler and recovery run over gRPC, inside one
-// process, and in tests over a fake.
+// How a coordinator talks to a worker: an interface, so that pipeline, scheduler and recovery run
+// over gRPC, inside one process, and in tests over a fake.
 //
-// Owner: the coordinator's worker registry. Calls may come from any thread; events arrive on a thread of the transport and
-// must only be queued there.
+// Owner: the coordinator's worker registry. Calls may come from any thread; events arrive on a
+// thread of the transport and must only be queued there.
 #pragma once
 
 #include <absl/time/time.h>
@@ -96,12 +96,14 @@ struct LinkClosed {  // last event of a link
 };
 using WorkerEvent = std::variant<StepResult, StepFailed, StepTimed, WorkerHeartbeat, LinkClosed>;
 
-// The coordinator's live attachment to one worker. Destroying it closes the stream; no event comes afterwards.
+// The coordinator's live attachment to one worker. Destroying it closes the stream; no event comes
+// afterwards.
 class WorkerLink {
  public:
   virtual ~WorkerLink() = default;
-  // To the first stage; never blocks, and never calls on_event itself. Ids rise within an epoch: workers refuse one that comes
-  // again. A micro-batch that the worker can't take comes back as StepFailed; when the link is gone, LinkClosed speaks for all.
+  // To the first stage; never blocks, and never calls on_event itself. Ids rise within an epoch:
+  // workers refuse one that comes again. A micro-batch that the worker can't take comes back as
+  // StepFailed; when the link is gone, LinkClosed speaks for all.
   virtual void Submit(std::shared_ptr<const engine::MicroBatch> batch) = 0;
   virtual void SetEpoch(uint64_t epoch) = 0;
   virtual void Heartbeat(uint64_t sequence) = 0;
@@ -111,23 +113,25 @@ class WorkerClient {
  public:
   virtual ~WorkerClient() = default;
   virtual absl::StatusOr<WorkerInfo> GetInfo(absl::Duration timeout) = 0;
-  // Blocks until the stage is loaded. `progress` (done, total bytes) may be empty; it returns false to give up.
-  virtual absl::StatusOr<LoadedStage> LoadStage(const LoadRequest& request,
-                                                const std::function<bool(uint64_t, uint64_t)>& progress,
-                                                absl::Duration timeout) = 0;
+  // Blocks until the stage is loaded. `progress` (done, total bytes) may be empty; it returns false
+  // to give up.
+  virtual absl::StatusOr<LoadedStage> LoadStage(
+      const LoadRequest& request, const std::function<bool(uint64_t, uint64_t)>& progress,
+      absl::Duration timeout) = 0;
   virtual absl::Status UnloadStage(absl::Duration timeout) = 0;
   struct AttachOptions {
     std::string fingerprint;
-    // Epochs of a coordinator are above those of all coordinators before it (milliseconds of the clock will do): late work of
-    // the old ones is known by that.
+    // Epochs of a coordinator are above those of all coordinators before it (milliseconds of the
+    // clock will do): late work of the old ones is known by that.
     uint64_t epoch = 0;
     absl::Duration lease = absl::Seconds(10);
   };
-  virtual absl::StatusOr<std::unique_ptr<WorkerLink>> Attach(const AttachOptions& options,
-                                                             std::function<void(WorkerEvent)> on_event,
-                                                             absl::Duration timeout) = 0;
+  virtual absl::StatusOr<std::unique_ptr<WorkerLink>> Attach(
+      const AttachOptions& options, std::function<void(WorkerEvent)> on_event,
+      absl::Duration timeout) = 0;
   // The header of a part, from a worker that has it.
-  virtual absl::StatusOr<std::string> ReadHeader(const std::string& file_name, absl::Duration timeout) = 0;
+  virtual absl::StatusOr<std::string> ReadHeader(const std::string& file_name,
+                                                 absl::Duration timeout) = 0;
   // Round trip of `payload_bytes`.
   virtual absl::StatusOr<absl::Duration> Probe(size_t payload_bytes, absl::Duration timeout) = 0;
 };

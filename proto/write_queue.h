@@ -1,4 +1,5 @@
-// Messages of one gRPC stream in order: a reactor may have one write in flight, so the others wait here.
+// Messages of one gRPC stream in order: a reactor may have one write in flight, so the others wait
+// here.
 //
 // Owner: a reactor. Any thread may Push; OnWriteDone comes from gRPC's.
 #pragma once
@@ -46,11 +47,13 @@ class WriteQueue {
     if (idle) idle();
   }
 
-  // Takes no more messages, drops those that wait, and calls `on_idle` once no write is in flight: from here or from
-  // OnWriteDone. Only the first call of this or CloseWhenWritten counts.
+  // Takes no more messages, drops those that wait, and calls `on_idle` once no write is in flight:
+  // from here or from OnWriteDone. Only the first call of this or CloseWhenWritten counts.
   void Close(std::function<void()> on_idle) { Close(/*drop=*/true, std::move(on_idle)); }
   // The same after those that wait have been written.
-  void CloseWhenWritten(std::function<void()> on_idle) { Close(/*drop=*/false, std::move(on_idle)); }
+  void CloseWhenWritten(std::function<void()> on_idle) {
+    Close(/*drop=*/false, std::move(on_idle));
+  }
 
  private:
   void Close(bool drop, std::function<void()> on_idle) {

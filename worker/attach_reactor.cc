@@ -25,7 +25,8 @@ class AttachReactor : public grpc::ServerBidiReactor<v1::CoordinatorMessage, v1:
   AttachReactor(grpc::CallbackServerContext* context, Worker* worker)
       : context_(context),
         worker_(worker),
-        outgoing_([this](const v1::WorkerMessage* message) { StartWrite(message); }, kMaxWaitingMessages) {
+        outgoing_([this](const v1::WorkerMessage* message) { StartWrite(message); },
+                  kMaxWaitingMessages) {
     StartRead(&incoming_);
   }
 
@@ -43,7 +44,8 @@ class AttachReactor : public grpc::ServerBidiReactor<v1::CoordinatorMessage, v1:
  private:
   absl::Status Handle(const v1::CoordinatorMessage& message) {
     if (!attachment_.has_value()) {
-      if (!message.has_hello()) return FailedPrecondition("Attach: the first message must be a hello");
+      if (!message.has_hello())
+        return FailedPrecondition("Attach: the first message must be a hello");
       return Greet(message.hello());
     }
     switch (message.message_case()) {
@@ -67,7 +69,8 @@ class AttachReactor : public grpc::ServerBidiReactor<v1::CoordinatorMessage, v1:
   }
 
   absl::Status Greet(const v1::CoordinatorMessage::Hello& hello) {
-    RETURN_IF_ERROR(wire::CheckSameVersion("the coordinator", hello.protocol_version(), hello.build()));
+    RETURN_IF_ERROR(
+        wire::CheckSameVersion("the coordinator", hello.protocol_version(), hello.build()));
     v1::WorkerMessage answer;
     wire::ToProto(worker_->Info(), answer.mutable_hello());
     const wire::WorkerClient::AttachOptions options{
@@ -84,7 +87,8 @@ class AttachReactor : public grpc::ServerBidiReactor<v1::CoordinatorMessage, v1:
   void Send(wire::WorkerEvent event) {
     if (const auto* closed = std::get_if<wire::LinkClosed>(&event)) {
       End(closed->status);
-      if (absl::IsDeadlineExceeded(closed->status)) context_->TryCancel();  // a silent peer takes no goodbye
+      if (absl::IsDeadlineExceeded(closed->status))
+        context_->TryCancel();  // a silent peer takes no goodbye
       return;
     }
     if (auto* result = std::get_if<wire::StepResult>(&event)) {
@@ -92,9 +96,12 @@ class AttachReactor : public grpc::ServerBidiReactor<v1::CoordinatorMessage, v1:
       return;
     }
     v1::WorkerMessage message;
-    if (auto* failed = std::get_if<wire::StepFailed>(&event)) wire::ToProto(*failed, message.mutable_failed());
-    if (auto* timed = std::get_if<wire::StepTimed>(&event)) wire::ToProto(*timed, message.mutable_timed());
-    if (auto* heartbeat = std::get_if<wire::WorkerHeartbeat>(&event)) wire::ToProto(*heartbeat, message.mutable_heartbeat());
+    if (auto* failed = std::get_if<wire::StepFailed>(&event))
+      wire::ToProto(*failed, message.mutable_failed());
+    if (auto* timed = std::get_if<wire::StepTimed>(&event))
+      wire::ToProto(*timed, message.mutable_timed());
+    if (auto* heartbeat = std::get_if<wire::WorkerHeartbeat>(&event))
+      wire::ToProto(*heartbeat, message.mutable_heartbeat());
     Push(std::move(message));
   }
 
@@ -116,8 +123,8 @@ class AttachReactor : public grpc::ServerBidiReactor<v1::CoordinatorMessage, v1:
 
 }  // namespace
 
-grpc::ServerBidiReactor<v1::CoordinatorMessage, v1::WorkerMessage>* NewAttachReactor(grpc::CallbackServerContext* context,
-                                                                                     Worker* worker) {
+grpc::ServerBidiReactor<v1::CoordinatorMessage, v1::WorkerMessage>* NewAttachReactor(
+    grpc::CallbackServerContext* context, Worker* worker) {
   return new AttachReactor(context, worker);
 }
 

@@ -7,7 +7,7 @@
 namespace baton::worker {
 
 // Deletes itself when the stream is over; `worker` must outlive it.
-grpc::ServerBidiReactor<v1::CoordinatorMessage, v1::WorkerMessage>* NewAttachReactor(grpc::CallbackServerContext* context,
-                                                                                     Worker* worker);
+grpc::ServerBidiReactor<v1::CoordinatorMessage, v1::WorkerMessage>* NewAttachReactor(
+    grpc::CallbackServerContext* context, Worker* worker);
 
 }  // namespace baton::worker

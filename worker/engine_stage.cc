@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/runtime/stage.h"
+#include "worker/bus_error.h"
 #include "worker/part_watch.h"
 
 namespace baton::worker {
@@ -10,7 +11,8 @@ namespace {
 
 class EngineStageRunner : public StageRunner {
  public:
-  EngineStageRunner(std::unique_ptr<engine::Stage> stage, PartWatch parts) : stage_(std::move(stage)), parts_(std::move(parts)) {}
+  EngineStageRunner(std::unique_ptr<engine::Stage> stage, PartWatch parts, uint64_t bus_errors)
+      : stage_(std::move(stage)), parts_(std::move(parts)), bus_errors_(bus_errors) {}
 
   bool first() const override { return stage_->first(); }
   bool last() const override { return stage_->last(); }
@@ -19,34 +21,58 @@ class EngineStageRunner : public StageRunner {
   uint64_t weights_bytes() const override { return stage_->weights_bytes(); }
   uint64_t kv_bytes() const override { return stage_->kv_bytes(); }
   std::vector<std::string> warnings() const override { return stage_->warnings(); }
-  absl::Status Run(const engine::MicroBatch& batch, const engine::HiddenStates* input, engine::StageOutput* output) override {
-    return stage_->Run(batch, input, output);
+  absl::Status Run(const engine::MicroBatch& batch, const engine::HiddenStates* input,
+                   engine::StageOutput* output) override {
+    RETURN_IF_ERROR(stage_->Run(batch, input, output));
+    return CheckMappings();  // zeros may have stood in for weights
   }
-  absl::Status CheckFiles() override { return parts_.Check(); }
+  absl::Status CheckFiles() override {
+    RETURN_IF_ERROR(CheckMappings());
+    return parts_.Check();
+  }
+
+  absl::Status CheckMappings() const {
+    if (BusErrorCount() == bus_errors_) return absl::OkStatus();
+    return DataLoss("{}: the file behind the weights was cut while it was mapped", BrokenFile());
+  }
 
  private:
   const std::unique_ptr<engine::Stage> stage_;
   const PartWatch parts_;
+  const uint64_t bus_errors_;  // before the stage was loaded
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<EngineStageLoader>> EngineStageLoader::Make(EngineStageOptions options) {
-  ASSIGN_OR_RETURN(auto backend, engine::MakeBackend({.device = options.device, .threads = options.threads}));
-  return std::unique_ptr<EngineStageLoader>(new EngineStageLoader(std::move(options), std::move(backend)));
+absl::StatusOr<std::unique_ptr<EngineStageLoader>> EngineStageLoader::Make(
+    EngineStageOptions options) {
+  HandleBusErrors();
+  ASSIGN_OR_RETURN(auto backend,
+                   engine::MakeBackend({.device = options.device, .threads = options.threads}));
+  return std::unique_ptr<EngineStageLoader>(
+      new EngineStageLoader(std::move(options), std::move(backend)));
 }
 
-absl::StatusOr<std::unique_ptr<StageRunner>> EngineStageLoader::Load(const engine::StageSpec& spec,
-                                                                     const std::vector<std::string>& part_sources,
-                                                                     const LoadProgress& progress) {
-  (void)part_sources;
-  ASSIGN_OR_RETURN(PartWatch parts, PartWatch::Start(spec, options_.models_dir));
-  engine::LoadOptions options{.models_dir = options_.models_dir, .mlock = options_.mlock, .progress = {}};
+absl::StatusOr<std::unique_ptr<StageRunner>> EngineStageLoader::Load(
+    const engine::StageSpec& spec, const std::vector<std::string>& part_sources,
+    const LoadProgress& progress) {
+  const uint64_t bus_errors = BusErrorCount();
+  ASSIGN_OR_RETURN(const std::string folder, store_.Provide(spec, part_sources, progress));
+  // The cache's files get further ranges while they are in use.
+  const bool may_grow = folder != options_.models_dir;
+  ASSIGN_OR_RETURN(PartWatch parts, PartWatch::Start(spec, folder, may_grow));
+  engine::LoadOptions options{.models_dir = folder, .mlock = options_.mlock, .progress = {}};
   bool wanted = true;
-  if (progress) options.progress = [&](uint64_t done, uint64_t total) { wanted = wanted && progress(done, total); };
+  if (progress) {
+    options.progress = [&](uint64_t done, uint64_t total) {
+      wanted = wanted && progress(done, total);
+    };
+  }
   ASSIGN_OR_RETURN(auto stage, engine::Stage::Load(spec, options, backend_.get()));
   if (!wanted) return Cancelled("loading was given up");
-  return std::make_unique<EngineStageRunner>(std::move(stage), std::move(parts));
+  auto runner = std::make_unique<EngineStageRunner>(std::move(stage), std::move(parts), bus_errors);
+  RETURN_IF_ERROR(runner->CheckMappings());
+  return runner;
 }
 
 }  // namespace baton::worker

@@ -7,6 +7,8 @@
 
 #include "engine/backend/backend.h"
 #include "engine/base/status.h"
+#include "proto/security.h"
+#include "worker/part_store.h"
 #include "worker/stage_runner.h"
 
 namespace baton::worker {
@@ -16,6 +18,8 @@ struct EngineStageOptions {
   std::string device = "auto";
   int threads = 0;  // 0: as many as the process may use
   bool mlock = false;
+  std::string cache_dir = "";    // for parts that are fetched; empty: PartStore::DefaultCacheDir()
+  wire::Security security = {};  // towards the workers that they are fetched from
 };
 
 // Loads stages from a models folder for one backend. The stages must not outlive it.
@@ -27,17 +31,23 @@ class EngineStageLoader : public StageLoader {
   std::string device() const override { return std::string(backend_->device()); }
   std::string backend() const override { return std::string(backend_->name()); }
   int threads() const override { return options_.threads; }
-  uint64_t weight_bytes_received() const override { return 0; }
+  uint64_t weight_bytes_received() const override { return store_.bytes_received(); }
 
-  absl::StatusOr<std::unique_ptr<StageRunner>> Load(const engine::StageSpec& spec, const std::vector<std::string>& part_sources,
+  absl::StatusOr<std::unique_ptr<StageRunner>> Load(const engine::StageSpec& spec,
+                                                    const std::vector<std::string>& part_sources,
                                                     const LoadProgress& progress) override;
 
  private:
   EngineStageLoader(EngineStageOptions options, std::unique_ptr<engine::Backend> backend)
-      : options_(std::move(options)), backend_(std::move(backend)) {}
+      : options_(std::move(options)),
+        backend_(std::move(backend)),
+        store_(options_.models_dir,
+               options_.cache_dir.empty() ? PartStore::DefaultCacheDir() : options_.cache_dir,
+               options_.security) {}
 
   const EngineStageOptions options_;
   const std::unique_ptr<engine::Backend> backend_;
+  PartStore store_;
 };
 
 }  // namespace baton::worker

@@ -44,9 +44,12 @@ class OpenFile {
   }
   absl::Status Read(uint64_t offset, std::string* data) const {
     for (size_t done = 0; done < data->size();) {
-      const ssize_t count = pread(fd_, data->data() + done, data->size() - done, static_cast<off_t>(offset + done));
+      const ssize_t count =
+          pread(fd_, data->data() + done, data->size() - done, static_cast<off_t>(offset + done));
       if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) return DataLoss("byte {}: {}", offset + done, count < 0 ? std::strerror(errno) : "the file has become shorter");
+      if (count <= 0)
+        return DataLoss("byte {}: {}", offset + done,
+                        count < 0 ? std::strerror(errno) : "the file has become shorter");
       done += static_cast<size_t>(count);
     }
     return absl::OkStatus();
@@ -61,22 +64,28 @@ class OpenFile {
 // A name from the wire must not lead out of the folder, nor to other files than models.
 absl::StatusOr<std::string> PathOf(const std::string& models_dir, const std::string& file_name) {
   if (models_dir.empty()) return FailedPrecondition("this worker has no models folder");
-  if (!std::string_view(file_name).ends_with(kSuffix) || file_name.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
-    return InvalidArgument("file \"{}\": expected the name of a {} file without a folder", engine::Named(file_name), kSuffix);
+  if (!std::string_view(file_name).ends_with(kSuffix) ||
+      file_name.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
+    return InvalidArgument("file \"{}\": expected the name of a {} file without a folder",
+                           engine::Named(file_name), kSuffix);
   }
   return models_dir + "/" + file_name;
 }
 
 absl::StatusOr<uint64_t> HeaderBytes(const std::string& path) {
   ASSIGN_OR_RETURN(const auto file, engine::MmapFile::Open(path));
-  ASSIGN_OR_RETURN(const engine::GgufHeader header, engine::ParseGgufHeader(file->view(), file->size(), path));
+  ASSIGN_OR_RETURN(const engine::GgufHeader header,
+                   engine::ParseGgufHeader(file->view(), file->size(), path));
   return std::min<uint64_t>(header.data_offset, file->size());
 }
 
 absl::Status ListFiles(const std::string& models_dir, v1::FileChunk* list) {
   std::error_code error;
-  for (std::filesystem::directory_iterator entry(models_dir, error), end; !error && entry != end; entry.increment(error)) {
-    if (entry->path().extension() != kSuffix || list->files_size() >= static_cast<int>(kMaxListedFiles)) continue;
+  for (std::filesystem::directory_iterator entry(models_dir, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().extension() != kSuffix ||
+        list->files_size() >= static_cast<int>(kMaxListedFiles))
+      continue;
     std::error_code gone;
     const uintmax_t bytes = entry->file_size(gone);
     if (gone) continue;
@@ -87,7 +96,8 @@ absl::Status ListFiles(const std::string& models_dir, v1::FileChunk* list) {
   return error ? NotFound("models folder {}: {}", models_dir, error.message()) : absl::OkStatus();
 }
 
-// Sends bytes [offset, end) of a file, one chunk after another: each is read when the one before is written.
+// Sends bytes [offset, end) of a file, one chunk after another: each is read when the one before is
+// written.
 class FileReactor : public grpc::ServerWriteReactor<v1::FileChunk> {
  public:
   explicit FileReactor(SerialExecutor* reads) : reads_(reads) {}
@@ -114,7 +124,8 @@ class FileReactor : public grpc::ServerWriteReactor<v1::FileChunk> {
   absl::Status Begin(const std::string& path, uint64_t offset, uint64_t end) {
     RETURN_IF_ERROR(file_.Open(path));
     if (offset > file_.bytes() || end < offset || end > file_.bytes()) {
-      return InvalidArgument("{}: bytes [{}, {}), but the file has {}", path, offset, end, file_.bytes());
+      return InvalidArgument("{}: bytes [{}, {}), but the file has {}", path, offset, end,
+                             file_.bytes());
     }
     path_ = path;
     offset_ = offset;
@@ -193,12 +204,14 @@ class ReadPartReactor : public FileReactor {
 }  // namespace
 
 grpc::ServerWriteReactor<v1::FileChunk>* NewReadHeaderReactor(const std::string& models_dir,
-                                                              const v1::ReadHeaderRequest& request, SerialExecutor* reads) {
+                                                              const v1::ReadHeaderRequest& request,
+                                                              SerialExecutor* reads) {
   return new ReadHeaderReactor(models_dir, request.file_name(), reads);
 }
 
 grpc::ServerWriteReactor<v1::FileChunk>* NewReadPartReactor(const std::string& models_dir,
-                                                            const v1::ReadPartRequest& request, SerialExecutor* reads) {
+                                                            const v1::ReadPartRequest& request,
+                                                            SerialExecutor* reads) {
   return new ReadPartReactor(models_dir, request, reads);
 }
 

@@ -1,4 +1,5 @@
-// Streams of file contents: GGUF headers for coordinators without the file, byte ranges for workers without the part.
+// Streams of file contents: GGUF headers for coordinators without the file, byte ranges for workers
+// without the part.
 #pragma once
 
 #include <string>
@@ -8,10 +9,13 @@
 
 namespace baton::worker {
 
-// Only *.gguf files that lie in models_dir itself are readable. Reactors delete themselves; `reads` must outlive them.
+// Only *.gguf files that lie in models_dir itself are readable. Reactors delete themselves; `reads`
+// must outlive them.
 grpc::ServerWriteReactor<v1::FileChunk>* NewReadHeaderReactor(const std::string& models_dir,
-                                                              const v1::ReadHeaderRequest& request, SerialExecutor* reads);
+                                                              const v1::ReadHeaderRequest& request,
+                                                              SerialExecutor* reads);
 grpc::ServerWriteReactor<v1::FileChunk>* NewReadPartReactor(const std::string& models_dir,
-                                                            const v1::ReadPartRequest& request, SerialExecutor* reads);
+                                                            const v1::ReadPartRequest& request,
+                                                            SerialExecutor* reads);
 
 }  // namespace baton::worker

@@ -21,7 +21,8 @@ class ForwardReactor : public grpc::ServerBidiReactor<v1::ForwardMessage, v1::Fo
  public:
   explicit ForwardReactor(Worker* worker)
       : worker_(worker),
-        credits_(std::make_shared<Credits>([this](const v1::ForwardCredit* credit) { StartWrite(credit); }, kMaxWaitingCredits)),
+        credits_(std::make_shared<Credits>(
+            [this](const v1::ForwardCredit* credit) { StartWrite(credit); }, kMaxWaitingCredits)),
         waiting_(std::make_shared<std::atomic<int>>(0)) {
     StartRead(&incoming_);
   }
@@ -38,25 +39,32 @@ class ForwardReactor : public grpc::ServerBidiReactor<v1::ForwardMessage, v1::Fo
   absl::Status Handle(const v1::ForwardMessage& message) {
     if (message.has_batch()) RETURN_IF_ERROR(Begin(message));
     if (batch_ == nullptr) return InvalidArgument("Forward: hidden states without a micro-batch");
-    if (message.has_hidden()) RETURN_IF_ERROR(Prefixed(hidden_.Add(message.hidden()), fmt::format("micro-batch {}", batch_->id)));
+    if (message.has_hidden())
+      RETURN_IF_ERROR(
+          Prefixed(hidden_.Add(message.hidden()), fmt::format("micro-batch {}", batch_->id)));
     return hidden_.complete() ? Deliver() : absl::OkStatus();
   }
 
   absl::Status Begin(const v1::ForwardMessage& message) {
-    if (batch_ != nullptr) return InvalidArgument("Forward: micro-batch {} isn't complete, but another begins", batch_->id);
+    if (batch_ != nullptr)
+      return InvalidArgument("Forward: micro-batch {} isn't complete, but another begins",
+                             batch_->id);
     if (!greeted_) {
       fingerprint_ = message.fingerprint();
       first_layer_ = message.first_layer();
       greeted_ = true;
     }
     // At each micro-batch, because another stage may have been loaded since the last.
-    ASSIGN_OR_RETURN(const Worker::Expected expected, worker_->CheckSender(fingerprint_, first_layer_));
+    ASSIGN_OR_RETURN(const Worker::Expected expected,
+                     worker_->CheckSender(fingerprint_, first_layer_));
     if (*waiting_ >= kForwardWindow) {
-      return ResourceExhausted("Forward: more than {} micro-batches without credit", kForwardWindow);
+      return ResourceExhausted("Forward: more than {} micro-batches without credit",
+                               kForwardWindow);
     }
     ASSIGN_OR_RETURN(engine::MicroBatch batch, wire::FromProto(message.batch()));
     if (batch.rows() < 1 || batch.rows() > expected.max_rows) {
-      return InvalidArgument("micro-batch {}: rows: got {}, expected 1 to {}", batch.id, batch.rows(), expected.max_rows);
+      return InvalidArgument("micro-batch {}: rows: got {}, expected 1 to {}", batch.id,
+                             batch.rows(), expected.max_rows);
     }
     hidden_ = wire::HiddenStatesAssembler(batch.rows(), expected.hidden_size);
     batch_ = std::make_shared<const engine::MicroBatch>(std::move(batch));
@@ -86,11 +94,13 @@ class ForwardReactor : public grpc::ServerBidiReactor<v1::ForwardMessage, v1::Fo
   bool greeted_ = false;
   std::string fingerprint_;
   int32_t first_layer_ = 0;
-  std::shared_ptr<const engine::MicroBatch> batch_;  // whose hidden states are on their way; null: none
+  std::shared_ptr<const engine::MicroBatch>
+      batch_;  // whose hidden states are on their way; null: none
   wire::HiddenStatesAssembler hidden_;
 
   const std::shared_ptr<Credits> credits_;
-  const std::shared_ptr<std::atomic<int>> waiting_;  // delivered, not yet taken out of the worker's queue
+  const std::shared_ptr<std::atomic<int>>
+      waiting_;  // delivered, not yet taken out of the worker's queue
 };
 
 }  // namespace

@@ -22,18 +22,22 @@ namespace baton::worker {
 namespace {
 
 // A worker that restarts needs a moment to listen again.
-constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
-constexpr absl::Duration kConnectSlice = absl::Milliseconds(50);  // between looks at whether connecting still makes sense
-constexpr size_t kMaxWaitingMessages = size_t{1} << 16;           // the window bounds them; this is never reached
+constexpr absl::Duration kConnectTimeout = absl::Seconds(3);
+constexpr absl::Duration kConnectSlice =
+    absl::Milliseconds(50);  // between looks at whether connecting still makes sense
+constexpr size_t kMaxWaitingMessages = size_t{1}
+                                       << 16;  // the window bounds them; this is never reached
 
 // One stream. Owned by GrpcNextStage; gRPC's threads call the reactions.
 class ForwardStream : public grpc::ClientBidiReactor<v1::ForwardMessage, v1::ForwardCredit> {
  public:
   // `on_credit` and `on_end` come from gRPC's threads; on_end is the last call.
-  ForwardStream(v1::Worker::Stub* stub, std::function<void(uint32_t)> on_credit, std::function<void(absl::Status)> on_end)
+  ForwardStream(v1::Worker::Stub* stub, std::function<void(uint32_t)> on_credit,
+                std::function<void(absl::Status)> on_end)
       : on_credit_(std::move(on_credit)),
         on_end_(std::move(on_end)),
-        outgoing_([this](const v1::ForwardMessage* message) { StartWrite(message); }, kMaxWaitingMessages) {
+        outgoing_([this](const v1::ForwardMessage* message) { StartWrite(message); },
+                  kMaxWaitingMessages) {
     stub->async()->Forward(&context_, this);
     AddHold();  // writes come from the compute thread
     StartRead(&credit_);
@@ -77,7 +81,9 @@ class ForwardStream : public grpc::ClientBidiReactor<v1::ForwardMessage, v1::For
 class GrpcNextStage : public NextStage {
  public:
   GrpcNextStage(NextStageOptions options, std::shared_ptr<grpc::Channel> channel)
-      : options_(std::move(options)), channel_(std::move(channel)), stub_(v1::Worker::NewStub(channel_)) {
+      : options_(std::move(options)),
+        channel_(std::move(channel)),
+        stub_(v1::Worker::NewStub(channel_)) {
     channel_->GetState(/*try_to_connect=*/true);
   }
   ~GrpcNextStage() override {
@@ -85,7 +91,8 @@ class GrpcNextStage : public NextStage {
     stream_.reset();
   }
 
-  absl::Status Send(std::shared_ptr<const engine::MicroBatch> batch, engine::HiddenStates hidden) override {
+  absl::Status Send(std::shared_ptr<const engine::MicroBatch> batch,
+                    engine::HiddenStates hidden) override {
     RETURN_IF_ERROR(OpenStream(batch->epoch));
     RETURN_IF_ERROR(TakeCredit(*batch));
     return SendPieces(*batch, hidden);
@@ -119,7 +126,8 @@ class GrpcNextStage : public NextStage {
 
   // Cancelled where a batch of this epoch need not be sent. With mutex_ held.
   absl::Status CheckWanted(uint64_t epoch) const {
-    if (closed_ || epoch < epoch_) return Cancelled("next worker {}: not needed any more", options_.address);
+    if (closed_ || epoch < epoch_)
+      return Cancelled("next worker {}: not needed any more", options_.address);
     return absl::OkStatus();
   }
 
@@ -141,7 +149,8 @@ class GrpcNextStage : public NextStage {
     }
     greeted_ = false;
     stream_ = std::make_unique<ForwardStream>(
-        stub_.get(), [this](uint32_t batches) { OnCredit(batches); }, [this](absl::Status status) { OnEnd(std::move(status)); });
+        stub_.get(), [this](uint32_t batches) { OnCredit(batches); },
+        [this](absl::Status status) { OnEnd(std::move(status)); });
     return absl::OkStatus();
   }
 
@@ -157,7 +166,9 @@ class GrpcNextStage : public NextStage {
 
   absl::Status TakeCredit(const engine::MicroBatch& batch) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return ended_ || sent_.size() < kForwardWindow || !CheckWanted(batch.epoch).ok(); });
+    changed_.wait(lock, [&] {
+      return ended_ || sent_.size() < kForwardWindow || !CheckWanted(batch.epoch).ok();
+    });
     RETURN_IF_ERROR(CheckWanted(batch.epoch));
     if (ended_) return Lost(Message(end_));
     sent_.push_back({batch.id, batch.epoch});
@@ -175,15 +186,18 @@ class GrpcNextStage : public NextStage {
         message.set_first_layer(options_.first_layer);
       }
       if (offset == 0) wire::ToProto(batch, message.mutable_batch());
-      wire::CutPiece(hidden, options_.wire_type, offset, wire::kMaxChunkBytes, message.mutable_hidden());
+      wire::CutPiece(hidden, options_.wire_type, offset, wire::kMaxChunkBytes,
+                     message.mutable_hidden());
       offset += message.hidden().data().size();
       if (const size_t size = message.ByteSizeLong(); size > wire::kMaxMessageBytes) {
         const std::lock_guard lock(mutex_);
         sent_.pop_back();
-        return ResourceExhausted("micro-batch {}: takes {} bytes on the wire, at most {} fit a message", batch.id, size,
-                                 wire::kMaxMessageBytes);
+        return ResourceExhausted(
+            "micro-batch {}: takes {} bytes on the wire, at most {} fit a message", batch.id, size,
+            wire::kMaxMessageBytes);
       }
-      if (!stream_->Send(std::move(message))) break;  // OnEnd has the reason, and tells of this batch
+      if (!stream_->Send(std::move(message)))
+        break;  // OnEnd has the reason, and tells of this batch
     } while (offset < bytes);
     return absl::OkStatus();
   }
@@ -203,7 +217,9 @@ class GrpcNextStage : public NextStage {
       ended_ = true;
       end_ = status.ok() ? Unavailable("it ended the stream") : std::move(status);
       if (!closed_ && !sent_.empty() && sent_.back().epoch >= epoch_) {
-        lost = {.batch_id = sent_.front().batch_id, .epoch = sent_.back().epoch, .status = Lost(Message(end_))};
+        lost = {.batch_id = sent_.front().batch_id,
+                .epoch = sent_.back().epoch,
+                .status = Lost(Message(end_))};
       }
     }
     changed_.notify_all();
@@ -216,12 +232,12 @@ class GrpcNextStage : public NextStage {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool closed_ = false;         // guarded by mutex_
-  uint64_t epoch_ = 0;          // guarded by mutex_; older batches are not wanted
-  bool ended_ = false;          // guarded by mutex_; the stream is over, by …
-  absl::Status end_;            // guarded by mutex_
-  uint64_t stream_epoch_ = 0;   // guarded by mutex_; the newest that the stream carried
-  std::deque<Sent> sent_;       // guarded by mutex_; not yet out of the receiver's queue
+  bool closed_ = false;        // guarded by mutex_
+  uint64_t epoch_ = 0;         // guarded by mutex_; older batches are not wanted
+  bool ended_ = false;         // guarded by mutex_; the stream is over, by …
+  absl::Status end_;           // guarded by mutex_
+  uint64_t stream_epoch_ = 0;  // guarded by mutex_; the newest that the stream carried
+  std::deque<Sent> sent_;      // guarded by mutex_; not yet out of the receiver's queue
 
   bool greeted_ = false;                   // compute thread only
   std::unique_ptr<ForwardStream> stream_;  // compute thread only, until the end
@@ -230,7 +246,8 @@ class GrpcNextStage : public NextStage {
 }  // namespace
 
 NextStageFactory GrpcNextStageFactory(wire::Security security) {
-  return [security = std::move(security)](NextStageOptions options) -> absl::StatusOr<std::unique_ptr<NextStage>> {
+  return [security = std::move(security)](
+             NextStageOptions options) -> absl::StatusOr<std::unique_ptr<NextStage>> {
     ASSIGN_OR_RETURN(auto channel, wire::MakeChannel(options.address, security));
     return std::make_unique<GrpcNextStage>(std::move(options), std::move(channel));
   };

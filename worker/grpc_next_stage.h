@@ -1,4 +1,5 @@
-// The next worker over gRPC: one long-lived stream, opened when first needed and again for a newer epoch after a loss.
+// The next worker over gRPC: one long-lived stream, opened when first needed and again for a newer
+// epoch after a loss.
 #pragma once
 
 #include <memory>

@@ -33,7 +33,8 @@ std::optional<uint64_t> NumberAfter(std::string_view text, std::string_view key)
     line.remove_prefix(key.size());
     line.remove_prefix(std::min(line.find_first_of("0123456789"), line.size()));
     uint64_t value = 0;
-    if (std::from_chars(line.data(), line.data() + line.size(), value).ec == std::errc()) return value;
+    if (std::from_chars(line.data(), line.data() + line.size(), value).ec == std::errc())
+      return value;
   }
   return std::nullopt;
 }
@@ -59,14 +60,16 @@ struct GroupLayout {
   const char* inactive_file;  // in memory.stat
 };
 constexpr GroupLayout kLayouts[] = {
-    {":memory:", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "},
+    {":memory:", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+     "total_inactive_file "},
     {"0::", "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file "},
 };
 
 std::optional<MemoryGroup> ReadGroup(const GroupLayout& layout, const std::string& path) {
   // Inside a container the path of the host may not be there; the mount itself is the group then.
   for (const std::string& folder : {layout.mount + path, std::string(layout.mount)}) {
-    const std::optional<uint64_t> limit = ReadNumber(fmt::format("{}/{}", folder, layout.limit));  // none for "max"
+    const std::optional<uint64_t> limit =
+        ReadNumber(fmt::format("{}/{}", folder, layout.limit));  // none for "max"
     const std::optional<uint64_t> usage = ReadNumber(fmt::format("{}/{}", folder, layout.usage));
     if (!limit.has_value() || !usage.has_value()) continue;
     const std::string stat = ReadFile(folder + "/memory.stat").value_or("");
@@ -82,14 +85,16 @@ std::optional<MemoryGroup> FindMemoryGroup() {
     for (const GroupLayout& layout : kLayouts) {
       const size_t at = line.find(layout.controller);
       if (at == std::string::npos) continue;
-      if (auto group = ReadGroup(layout, line.substr(line.rfind(':') + 1)); group.has_value()) return group;
+      if (auto group = ReadGroup(layout, line.substr(line.rfind(':') + 1)); group.has_value())
+        return group;
     }
   }
   return std::nullopt;
 }
 
 uint64_t PhysicalBytes() {
-  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
 }
 
 }  // namespace
@@ -97,10 +102,12 @@ uint64_t PhysicalBytes() {
 MemoryInfo HostMemory() {
   const std::string info = ReadFile("/proc/meminfo").value_or("");
   MemoryInfo memory{PhysicalBytes(), NumberAfter(info, "MemAvailable:").value_or(0) * 1024};
-  if (const auto group = FindMemoryGroup(); group.has_value() && group->limit_bytes < memory.total_bytes) {
+  if (const auto group = FindMemoryGroup();
+      group.has_value() && group->limit_bytes < memory.total_bytes) {
     memory.total_bytes = group->limit_bytes;
     memory.available_bytes =
-        std::min(memory.available_bytes, group->limit_bytes - std::min(group->limit_bytes, group->used_bytes));
+        std::min(memory.available_bytes,
+                 group->limit_bytes - std::min(group->limit_bytes, group->used_bytes));
   }
   return memory;
 }
@@ -115,7 +122,9 @@ uint64_t ResidentBytes() {
 std::string HostId() {
   std::string id = ReadFile("/proc/sys/kernel/random/boot_id").value_or("unknown");
   while (!id.empty() && id.back() == '\n') id.pop_back();
-  if (const auto group = FindMemoryGroup(); group.has_value() && group->limit_bytes < PhysicalBytes()) id += group->path;
+  if (const auto group = FindMemoryGroup();
+      group.has_value() && group->limit_bytes < PhysicalBytes())
+    id += group->path;
   return id;
 }
 

@@ -1,4 +1,5 @@
-// What the host gives this process: memory, within the limits of its control group, and who shares it.
+// What the host gives this process: memory, within the limits of its control group, and who shares
+// it.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@ struct MemoryInfo {
 MemoryInfo HostMemory();
 uint64_t ResidentBytes();  // of this process
 
-// Equal for processes that share memory: the boot id and, where one limits this process, its control group.
+// Equal for processes that share memory: the boot id and, where one limits this process, its
+// control group.
 std::string HostId();
 
 // Random, 128 bits as hexadecimal digits.

@@ -13,17 +13,21 @@ namespace {
 
 constexpr size_t kMaxWaitingEvents = 4096;
 
-absl::Status Gone(const std::string& address) { return Unavailable("worker {}: cannot be reached", address); }
+absl::Status Gone(const std::string& address) {
+  return Unavailable("worker {}: cannot be reached", address);
+}
 
-// Events of one link on their way to its coordinator. Those that arise inside a call of the coordinator itself go through a
-// thread of the link, so that it may hold a lock while it calls.
+// Events of one link on their way to its coordinator. Those that arise inside a call of the
+// coordinator itself go through a thread of the link, so that it may hold a lock while it calls.
 class EventGate {
  public:
-  explicit EventGate(std::function<void(wire::WorkerEvent)> on_event) : on_event_(std::move(on_event)), later_(kMaxWaitingEvents) {}
+  explicit EventGate(std::function<void(wire::WorkerEvent)> on_event)
+      : on_event_(std::move(on_event)), later_(kMaxWaitingEvents) {}
 
   void Emit(wire::WorkerEvent event) {
     if (calling_ != this) return Deliver(std::move(event));
-    if (!later_.Run([this, event = std::move(event)] { Deliver(event); })) Close();  // a coordinator that takes no events
+    if (!later_.Run([this, event = std::move(event)] { Deliver(event); }))
+      Close();  // a coordinator that takes no events
   }
   void Close() {
     const std::lock_guard lock(mutex_);
@@ -55,8 +59,12 @@ thread_local const EventGate* EventGate::calling_ = nullptr;
 
 class LocalConnector::Link : public wire::WorkerLink {
  public:
-  Link(std::string address, std::weak_ptr<Worker> worker, uint64_t attachment, std::shared_ptr<EventGate> gate)
-      : address_(std::move(address)), worker_(std::move(worker)), attachment_(attachment), gate_(std::move(gate)) {}
+  Link(std::string address, std::weak_ptr<Worker> worker, uint64_t attachment,
+       std::shared_ptr<EventGate> gate)
+      : address_(std::move(address)),
+        worker_(std::move(worker)),
+        attachment_(attachment),
+        gate_(std::move(gate)) {}
   ~Link() override {
     gate_->Close();
     if (const auto worker = worker_.lock(); worker != nullptr) worker->Detach(attachment_);
@@ -64,7 +72,8 @@ class LocalConnector::Link : public wire::WorkerLink {
 
   void Submit(std::shared_ptr<const engine::MicroBatch> batch) override {
     const EventGate::Call call(gate_.get());
-    if (const auto worker = worker_.lock(); worker != nullptr) worker->Submit(attachment_, std::move(batch));
+    if (const auto worker = worker_.lock(); worker != nullptr)
+      worker->Submit(attachment_, std::move(batch));
   }
   void SetEpoch(uint64_t epoch) override {
     const EventGate::Call call(gate_.get());
@@ -72,7 +81,8 @@ class LocalConnector::Link : public wire::WorkerLink {
   }
   void Heartbeat(uint64_t sequence) override {
     const EventGate::Call call(gate_.get());
-    if (const auto worker = worker_.lock(); worker != nullptr) worker->Heartbeat(attachment_, sequence);
+    if (const auto worker = worker_.lock(); worker != nullptr)
+      worker->Heartbeat(attachment_, sequence);
   }
 
  private:
@@ -84,16 +94,17 @@ class LocalConnector::Link : public wire::WorkerLink {
 
 class LocalConnector::Client : public wire::WorkerClient {
  public:
-  Client(LocalConnector* connector, std::string address) : connector_(connector), address_(std::move(address)) {}
+  Client(LocalConnector* connector, std::string address)
+      : connector_(connector), address_(std::move(address)) {}
 
   absl::StatusOr<wire::WorkerInfo> GetInfo(absl::Duration) override {
     const auto worker = connector_->Find(address_);
     if (worker == nullptr) return Gone(address_);
     return worker->Info();
   }
-  absl::StatusOr<wire::LoadedStage> LoadStage(const wire::LoadRequest& request,
-                                              const std::function<bool(uint64_t, uint64_t)>& progress,
-                                              absl::Duration) override {
+  absl::StatusOr<wire::LoadedStage> LoadStage(
+      const wire::LoadRequest& request, const std::function<bool(uint64_t, uint64_t)>& progress,
+      absl::Duration) override {
     const auto worker = connector_->Find(address_);
     if (worker == nullptr) return Gone(address_);
     return worker->Load(request, progress);
@@ -104,20 +115,25 @@ class LocalConnector::Client : public wire::WorkerClient {
     worker->Unload();
     return absl::OkStatus();
   }
-  absl::StatusOr<std::unique_ptr<wire::WorkerLink>> Attach(const AttachOptions& options,
-                                                           std::function<void(wire::WorkerEvent)> on_event,
-                                                           absl::Duration) override {
+  absl::StatusOr<std::unique_ptr<wire::WorkerLink>> Attach(
+      const AttachOptions& options, std::function<void(wire::WorkerEvent)> on_event,
+      absl::Duration) override {
     const auto worker = connector_->Find(address_);
     if (worker == nullptr) return Gone(address_);
     auto gate = std::make_shared<EventGate>(std::move(on_event));
     ASSIGN_OR_RETURN(const uint64_t attachment,
-                     worker->Attach(options, nullptr, [gate](wire::WorkerEvent event) { gate->Emit(std::move(event)); }));
+                     worker->Attach(options, nullptr, [gate](wire::WorkerEvent event) {
+                       gate->Emit(std::move(event));
+                     }));
     return std::make_unique<Link>(address_, worker, attachment, std::move(gate));
   }
   absl::StatusOr<std::string> ReadHeader(const std::string& file_name, absl::Duration) override {
-    return Unimplemented("worker {}: {}: workers of this process have the coordinator's own files", address_, file_name);
+    return Unimplemented("worker {}: {}: workers of this process have the coordinator's own files",
+                         address_, file_name);
   }
-  absl::StatusOr<absl::Duration> Probe(size_t, absl::Duration) override { return absl::ZeroDuration(); }
+  absl::StatusOr<absl::Duration> Probe(size_t, absl::Duration) override {
+    return absl::ZeroDuration();
+  }
 
  private:
   LocalConnector* const connector_;
@@ -126,15 +142,20 @@ class LocalConnector::Client : public wire::WorkerClient {
 
 class LocalConnector::Next : public NextStage {
  public:
-  Next(LocalConnector* connector, NextStageOptions options) : connector_(connector), options_(std::move(options)) {}
+  Next(LocalConnector* connector, NextStageOptions options)
+      : connector_(connector), options_(std::move(options)) {}
   ~Next() override { Close(); }
 
-  absl::Status Send(std::shared_ptr<const engine::MicroBatch> batch, engine::HiddenStates hidden) override {
+  absl::Status Send(std::shared_ptr<const engine::MicroBatch> batch,
+                    engine::HiddenStates hidden) override {
     RETURN_IF_ERROR(window_->Take(batch->epoch));
     const auto worker = Receiver(batch->epoch);
-    absl::Status status = worker != nullptr ? worker->CheckSender(options_.fingerprint, options_.first_layer).status()
-                                            : Gone(options_.address);
-    if (status.ok()) status = worker->Enqueue(std::move(batch), std::move(hidden), [window = window_] { window->Return(); });
+    absl::Status status =
+        worker != nullptr ? worker->CheckSender(options_.fingerprint, options_.first_layer).status()
+                          : Gone(options_.address);
+    if (status.ok())
+      status = worker->Enqueue(std::move(batch), std::move(hidden),
+                               [window = window_] { window->Return(); });
     if (!status.ok()) window_->Return();
     return Prefixed(status, "next stage");
   }
@@ -190,7 +211,7 @@ class LocalConnector::Next : public NextStage {
   LocalConnector* const connector_;
   const NextStageOptions options_;
   const std::shared_ptr<Window> window_ = std::make_shared<Window>();
-  std::weak_ptr<Worker> receiver_;         // compute thread only
+  std::weak_ptr<Worker> receiver_;          // compute thread only
   std::optional<uint64_t> receiver_epoch_;  // compute thread only
 };
 
@@ -203,10 +224,13 @@ LocalConnector::~LocalConnector() {
   }
 }
 
-void LocalConnector::Add(const std::string& address, WorkerOptions options, std::unique_ptr<StageLoader> loader) {
-  auto worker = std::make_shared<Worker>(std::move(options), std::move(loader), [this](NextStageOptions next) {
-    return absl::StatusOr<std::unique_ptr<NextStage>>(std::make_unique<Next>(this, std::move(next)));
-  });
+void LocalConnector::Add(const std::string& address, WorkerOptions options,
+                         std::unique_ptr<StageLoader> loader) {
+  auto worker = std::make_shared<Worker>(std::move(options), std::move(loader),
+                                         [this](NextStageOptions next) {
+                                           return absl::StatusOr<std::unique_ptr<NextStage>>(
+                                               std::make_unique<Next>(this, std::move(next)));
+                                         });
   const std::lock_guard lock(mutex_);
   workers_[address] = std::move(worker);
 }
@@ -215,7 +239,8 @@ void LocalConnector::Remove(const std::string& address) {
   std::shared_ptr<Worker> worker;
   {
     const std::lock_guard lock(mutex_);
-    if (const auto entry = workers_.extract(address); !entry.empty()) worker = std::move(entry.mapped());
+    if (const auto entry = workers_.extract(address); !entry.empty())
+      worker = std::move(entry.mapped());
   }
 }
 

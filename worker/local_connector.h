@@ -1,4 +1,5 @@
-// Workers inside this process: a pipeline without a network. Micro-batches and hidden states pass as values.
+// Workers inside this process: a pipeline without a network. Micro-batches and hidden states pass
+// as values.
 #pragma once
 
 #include <map>
@@ -17,8 +18,8 @@ class LocalConnector : public wire::WorkerConnector {
   LocalConnector() = default;
   ~LocalConnector() override;
 
-  // A worker under an address of any form, which coordinators and the workers before it call it by. In place of one that was
-  // removed: a worker that has started again.
+  // A worker under an address of any form, which coordinators and the workers before it call it by.
+  // In place of one that was removed: a worker that has started again.
   void Add(const std::string& address, WorkerOptions options, std::unique_ptr<StageLoader> loader);
   // As if its process had died: links to it close, what is in it is lost.
   void Remove(const std::string& address);

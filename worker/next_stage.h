@@ -15,14 +15,17 @@ namespace baton::worker {
 // Micro-batches that may be on their way to a worker or wait in its queue: what bounds its memory.
 inline constexpr int kForwardWindow = 4;
 
-// Owner: a Worker, for as long as its stage is loaded. Send is called by the compute thread, the rest by any.
+// Owner: a Worker, for as long as its stage is loaded. Send is called by the compute thread, the
+// rest by any.
 class NextStage {
  public:
   virtual ~NextStage() = default;
 
-  // Blocks while the window is full. Unavailable, with the address, where the worker can't be reached or was lost in this
-  // epoch: a newer epoch tries again. Cancelled where the batch's epoch is over or the stage is closed.
-  virtual absl::Status Send(std::shared_ptr<const engine::MicroBatch> batch, engine::HiddenStates hidden) = 0;
+  // Blocks while the window is full. Unavailable, with the address, where the worker can't be
+  // reached or was lost in this epoch: a newer epoch tries again. Cancelled where the batch's epoch
+  // is over or the stage is closed.
+  virtual absl::Status Send(std::shared_ptr<const engine::MicroBatch> batch,
+                            engine::HiddenStates hidden) = 0;
   // Batches of older epochs need not be sent any more.
   virtual void SetEpoch(uint64_t epoch) = 0;
   virtual void Close() = 0;
@@ -36,6 +39,7 @@ struct NextStageOptions {
   // A batch that was sent got lost with the connection. From a thread of the transport.
   std::function<void(wire::StepFailed)> on_lost;
 };
-using NextStageFactory = std::function<absl::StatusOr<std::unique_ptr<NextStage>>(NextStageOptions)>;
+using NextStageFactory =
+    std::function<absl::StatusOr<std::unique_ptr<NextStage>>(NextStageOptions)>;
 
 }  // namespace baton::worker

@@ -8,27 +8,29 @@
 
 namespace baton::worker {
 
-absl::StatusOr<PartWatch::Part> PartWatch::Look(const std::string& path) {
+absl::StatusOr<PartWatch::Part> PartWatch::Look(const std::string& path) const {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) return NotFound("{}: {}", path, std::strerror(errno));
   return Part{.path = path,
               .device = info.st_dev,
               .inode = info.st_ino,
               .bytes = info.st_size,
-              .modified_ns = info.st_mtim.tv_sec * int64_t{1'000'000'000} + info.st_mtim.tv_nsec};
+              .modified_ns = may_be_written_ ? 0
+                                             : info.st_mtim.tv_sec * int64_t{1'000'000'000} +
+                                                   info.st_mtim.tv_nsec};
 }
 
-absl::StatusOr<PartWatch> PartWatch::Start(const engine::StageSpec& spec, const std::string& models_dir) {
+absl::StatusOr<PartWatch> PartWatch::Start(const engine::StageSpec& spec, const std::string& dir,
+                                           bool may_be_written) {
   std::set<uint32_t> used;
   for (const engine::TensorPlacement& tensor : spec.tensors) used.insert(tensor.part);
   PartWatch watch;
+  watch.may_be_written_ = may_be_written;
   for (const uint32_t index : used) {
-    if (index >= spec.parts.size()) return InvalidArgument("part {}: the model has {}", index, spec.parts.size());
-    const engine::PartFile& file = spec.parts[index];
-    ASSIGN_OR_RETURN(Part part, Look(models_dir + "/" + file.file_name));
-    if (static_cast<uint64_t>(part.bytes) != file.bytes) {
-      return DataLoss("{}: {} bytes, expected {}", part.path, part.bytes, file.bytes);
+    if (index >= spec.parts.size()) {
+      return InvalidArgument("part {}: the model has {}", index, spec.parts.size());
     }
+    ASSIGN_OR_RETURN(Part part, watch.Look(dir + "/" + spec.parts[index].file_name));
     watch.parts_.push_back(std::move(part));
   }
   return watch;
@@ -37,8 +39,10 @@ absl::StatusOr<PartWatch> PartWatch::Start(const engine::StageSpec& spec, const 
 absl::Status PartWatch::Check() const {
   for (const Part& part : parts_) {
     const absl::StatusOr<Part> now = Look(part.path);
-    if (!now.ok()) return DataLoss("the file behind the weights has gone: {}", Message(now.status()));
-    if (*now != part) return DataLoss("{}: the file behind the weights has changed since it was loaded", part.path);
+    if (!now.ok())
+      return DataLoss("the file behind the weights has gone: {}", Message(now.status()));
+    if (*now != part)
+      return DataLoss("{}: the file behind the weights has changed since it was loaded", part.path);
   }
   return absl::OkStatus();
 }

@@ -13,8 +13,10 @@ namespace baton::worker {
 // A value; remembers what the files of a spec were like.
 class PartWatch {
  public:
-  // Of the parts that the spec's tensors are in; NotFound names the one that isn't there, DataLoss one of another size.
-  static absl::StatusOr<PartWatch> Start(const engine::StageSpec& spec, const std::string& models_dir);
+  // Of the parts that the spec's tensors are in; NotFound names the one that isn't there. With
+  // `may_be_written` their times of change mean nothing.
+  static absl::StatusOr<PartWatch> Start(const engine::StageSpec& spec, const std::string& dir,
+                                         bool may_be_written);
   // DataLoss names the file that isn't what it was.
   absl::Status Check() const;
 
@@ -27,8 +29,9 @@ class PartWatch {
     int64_t modified_ns = 0;
     bool operator==(const Part&) const = default;
   };
-  static absl::StatusOr<Part> Look(const std::string& path);
+  absl::StatusOr<Part> Look(const std::string& path) const;
 
+  bool may_be_written_ = false;
   std::vector<Part> parts_;
 };
 

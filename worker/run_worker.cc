@@ -16,11 +16,15 @@ absl::Status RunWorker(const WorkerRunOptions& options, std::stop_token stop,
   ASSIGN_OR_RETURN(auto loader, EngineStageLoader::Make({.models_dir = options.server.models_dir,
                                                          .device = options.device,
                                                          .threads = options.threads,
-                                                         .mlock = options.mlock}));
+                                                         .mlock = options.mlock,
+                                                         .cache_dir = "",
+                                                         .security = options.server.security}));
   ASSIGN_OR_RETURN(const auto server, WorkerServer::Start(options.server, std::move(loader)));
   const wire::Address address = server->address();
   if (!address.IsLoopback() && !options.server.security.tls()) {
-    spdlog::warn("listening on {} without TLS: anyone who reaches this port can use and stop this worker", address.ToString());
+    spdlog::warn(
+        "listening on {} without TLS: anyone who reaches this port can use and stop this worker",
+        address.ToString());
   }
   ready(address);
 

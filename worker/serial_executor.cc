@@ -4,7 +4,8 @@
 
 namespace baton::worker {
 
-SerialExecutor::SerialExecutor(size_t max_waiting) : max_waiting_(max_waiting), thread_([this] { Loop(); }) {}
+SerialExecutor::SerialExecutor(size_t max_waiting)
+    : max_waiting_(max_waiting), thread_([this] { Loop(); }) {}
 
 SerialExecutor::~SerialExecutor() {
   {

@@ -1,4 +1,5 @@
-// A thread that does one slow thing after another (loading, reading files), so that transport threads need not.
+// A thread that does one slow thing after another (loading, reading files), so that transport
+// threads need not.
 #pragma once
 
 #include <condition_variable>

@@ -19,7 +19,8 @@ absl::Status StageQueue::Push(QueuedStep step) {
     const std::lock_guard lock(mutex_);
     if (closed_) return Unavailable("the worker is shutting down");
     if (steps_.size() >= capacity_) {
-      return ResourceExhausted("micro-batch {}: the worker's queue is full ({} wait)", step.batch->id, capacity_);
+      return ResourceExhausted("micro-batch {}: the worker's queue is full ({} wait)",
+                               step.batch->id, capacity_);
     }
     steps_.push_back(std::move(step));
   }
@@ -43,7 +44,8 @@ void StageQueue::DropIf(Condition condition) {
   std::vector<QueuedStep> dropped;
   {
     const std::lock_guard lock(mutex_);
-    const auto kept = std::stable_partition(steps_.begin(), steps_.end(), [&](const QueuedStep& s) { return !condition(s); });
+    const auto kept = std::stable_partition(steps_.begin(), steps_.end(),
+                                            [&](const QueuedStep& s) { return !condition(s); });
     dropped.assign(std::move_iterator(kept), std::move_iterator(steps_.end()));
     steps_.erase(kept, steps_.end());
   }

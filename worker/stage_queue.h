@@ -1,4 +1,5 @@
-// Micro-batches that wait for the compute thread, first in, first out, and never more than there is room for.
+// Micro-batches that wait for the compute thread, first in, first out, and never more than there is
+// room for.
 //
 // Owner: a Worker. Transport threads push, the compute thread pops.
 #pragma once
@@ -30,8 +31,9 @@ class StageQueue {
  public:
   explicit StageQueue(size_t capacity) : capacity_(capacity) {}
 
-  absl::Status Push(QueuedStep step);  // ResourceExhausted when full; the step's `taken` isn't called then
-  std::optional<QueuedStep> Pop();     // waits; nothing after Close
+  absl::Status Push(
+      QueuedStep step);  // ResourceExhausted when full; the step's `taken` isn't called then
+  std::optional<QueuedStep> Pop();  // waits; nothing after Close
   void DropOlderThan(uint64_t epoch);
   void DropAll();
   void Close();

@@ -1,5 +1,5 @@
-// A loaded stage as a worker sees it, and what loads one: the seam between the process and the engine, so that queueing,
-// epochs and transport are tested without a model.
+// A loaded stage as a worker sees it, and what loads one: the seam between the process and the
+// engine, so that queueing, epochs and transport are tested without a model.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@
 
 namespace baton::worker {
 
-// Owner: a Worker. Run is called by its compute thread alone; the rest doesn't change and may be read by any thread.
+// Owner: a Worker. Run is called by its compute thread alone; the rest doesn't change and may be
+// read by any thread.
 class StageRunner {
  public:
   virtual ~StageRunner() = default;
@@ -31,7 +32,8 @@ class StageRunner {
   // As engine::Stage::Run.
   virtual absl::Status Run(const engine::MicroBatch& batch, const engine::HiddenStates* input,
                            engine::StageOutput* output) = 0;
-  // Whether the files behind the weights are still those that were loaded; DataLoss names the one that isn't.
+  // Whether the files behind the weights are still those that were loaded; DataLoss names the one
+  // that isn't.
   virtual absl::Status CheckFiles() = 0;
 };
 
@@ -46,11 +48,12 @@ class StageLoader {
   virtual std::string device() const = 0;   // "cpu", "cuda:0"
   virtual std::string backend() const = 0;  // for people
   virtual int threads() const = 0;
-  virtual uint64_t weight_bytes_received() const = 0;  // over the network, since the process started
+  virtual uint64_t weight_bytes_received()
+      const = 0;  // over the network, since the process started
 
-  virtual absl::StatusOr<std::unique_ptr<StageRunner>> Load(const engine::StageSpec& spec,
-                                                            const std::vector<std::string>& part_sources,
-                                                            const LoadProgress& progress) = 0;
+  virtual absl::StatusOr<std::unique_ptr<StageRunner>> Load(
+      const engine::StageSpec& spec, const std::vector<std::string>& part_sources,
+      const LoadProgress& progress) = 0;
 };
 
 }  // namespace baton::worker

@@ -27,13 +27,16 @@ absl::Status CheckHidden(const engine::MicroBatch& batch, const StageRunner& run
                          const std::optional<engine::HiddenStates>& hidden) {
   if (runner.first() != !hidden.has_value()) {
     return InvalidArgument("micro-batch {}: {} hidden states, but this is {} first stage", batch.id,
-                           hidden.has_value() ? "has" : "has no", runner.first() ? "the" : "not the");
+                           hidden.has_value() ? "has" : "has no",
+                           runner.first() ? "the" : "not the");
   }
   if (!hidden.has_value()) return absl::OkStatus();
   if (hidden->rows != batch.rows() || hidden->cols != runner.hidden_size() ||
-      hidden->values.size() != static_cast<size_t>(hidden->rows) * static_cast<size_t>(hidden->cols)) {
-    return InvalidArgument("micro-batch {}: hidden states: shape [{}, {}], expected [{}, {}]", batch.id, hidden->rows,
-                           hidden->cols, batch.rows(), runner.hidden_size());
+      hidden->values.size() !=
+          static_cast<size_t>(hidden->rows) * static_cast<size_t>(hidden->cols)) {
+    return InvalidArgument("micro-batch {}: hidden states: shape [{}, {}], expected [{}, {}]",
+                           batch.id, hidden->rows, hidden->cols, batch.rows(),
+                           runner.hidden_size());
   }
   return absl::OkStatus();
 }
@@ -47,6 +50,7 @@ struct Worker::LoadedUnit {
   std::unique_ptr<NextStage> next;  // null at the last stage; replaced only while no step runs
   std::string next_address;
   wire::WireType wire_type = wire::WireType::kF32;
+  std::atomic<bool> broken = false;  // its files have changed; never used again
 };
 
 struct Worker::Attachment {
@@ -58,7 +62,8 @@ struct Worker::Attachment {
   Clock::time_point heard;  // last
 };
 
-Worker::Worker(WorkerOptions options, std::unique_ptr<StageLoader> loader, NextStageFactory next_stages)
+Worker::Worker(WorkerOptions options, std::unique_ptr<StageLoader> loader,
+               NextStageFactory next_stages)
     : options_(std::move(options)),
       loader_(std::move(loader)),
       next_stages_(std::move(next_stages)),
@@ -114,11 +119,12 @@ wire::WorkerInfo Worker::Info() const {
 
 // ---- Loading
 
-absl::StatusOr<wire::LoadedStage> Worker::Load(const wire::LoadRequest& request, const LoadProgress& progress) {
+absl::StatusOr<wire::LoadedStage> Worker::Load(const wire::LoadRequest& request,
+                                               const LoadProgress& progress) {
   const std::lock_guard load_lock(load_mutex_);
   const std::string spec_hash = wire::SpecHash(request.spec);
   std::shared_ptr<LoadedUnit> unit = TakeUnit();
-  if (unit == nullptr || unit->description.spec_hash != spec_hash) {
+  if (unit == nullptr || unit->broken || unit->description.spec_hash != spec_hash) {
     unit.reset();  // its memory first
     RETURN_IF_ERROR(CheckBudget(request.spec));
     {
@@ -140,12 +146,13 @@ absl::StatusOr<wire::LoadedStage> Worker::Load(const wire::LoadRequest& request,
     busy_us_ = 0;
     steps_ = 0;
   }
-  if (unit->next == nullptr || unit->next_address != request.next_address || unit->wire_type != request.wire_type) {
+  if (unit->next == nullptr || unit->next_address != request.next_address ||
+      unit->wire_type != request.wire_type) {
     unit->next.reset();
     if (unit->runner->last() != request.next_address.empty()) {
       return InvalidArgument("load request: next_address \"{}\", but layers [{}, {}) {} the last",
-                             engine::Named(request.next_address), request.spec.layers.begin, request.spec.layers.end,
-                             unit->runner->last() ? "are" : "are not");
+                             engine::Named(request.next_address), request.spec.layers.begin,
+                             request.spec.layers.end, unit->runner->last() ? "are" : "are not");
     }
     if (!unit->runner->last()) {
       RETURN_IF_ERROR(wire::CheckWireType(request.wire_type, unit->runner->hidden_size()));
@@ -165,7 +172,9 @@ absl::StatusOr<std::unique_ptr<NextStage>> Worker::MakeNextStage(const wire::Loa
                        .fingerprint = request.spec.fingerprint,
                        .first_layer = request.spec.layers.end,
                        .wire_type = request.wire_type,
-                       .on_lost = [this](wire::StepFailed failed) { Emit(current_attachment(), std::move(failed)); }});
+                       .on_lost = [this](wire::StepFailed failed) {
+                         Emit(current_attachment(), std::move(failed));
+                       }});
 }
 
 void Worker::Unload() {
@@ -187,7 +196,8 @@ std::shared_ptr<Worker::LoadedUnit> Worker::TakeUnit() {
   {
     const std::lock_guard lock(mutex_);
     unit = std::exchange(unit_, nullptr);
-    // A step that waits for room at the next worker must not hold us up; the connection is made anew for the next epoch.
+    // A step that waits for room at the next worker must not hold us up; the connection is made
+    // anew for the next epoch.
     if (unit != nullptr && unit->next != nullptr) unit->next->Close();
   }
   queue_.DropAll();
@@ -203,9 +213,11 @@ absl::Status Worker::CheckBudget(const engine::StageSpec& spec) const {
       return InvalidArgument("load request: the sizes of the tensors overflow");
     }
   }
-  if (options_.memory_budget_bytes == 0 || weights_bytes <= options_.memory_budget_bytes) return absl::OkStatus();
-  return ResourceExhausted("worker {}: layers [{}, {}) have {} bytes of weights, the memory budget is {}", options_.name,
-                           spec.layers.begin, spec.layers.end, weights_bytes, options_.memory_budget_bytes);
+  if (options_.memory_budget_bytes == 0 || weights_bytes <= options_.memory_budget_bytes)
+    return absl::OkStatus();
+  return ResourceExhausted(
+      "worker {}: layers [{}, {}) have {} bytes of weights, the memory budget is {}", options_.name,
+      spec.layers.begin, spec.layers.end, weights_bytes, options_.memory_budget_bytes);
 }
 
 // ---- The coordinator
@@ -215,28 +227,25 @@ absl::StatusOr<uint64_t> Worker::Attach(const wire::WorkerClient::AttachOptions&
   {
     const std::lock_guard lock(mutex_);
     if (options.epoch < epoch_) {
-      return FailedPrecondition("worker {}: the coordinator's epoch {} is over, the newest is {}", options_.name,
-                                options.epoch, epoch_);
+      return FailedPrecondition("worker {}: the coordinator's epoch {} is over, the newest is {}",
+                                options_.name, options.epoch, epoch_);
     }
   }
   uint64_t id = 0;
   {
     const std::lock_guard lock(sink_mutex_);
     if (attachment_ != nullptr) {
-      if (attachment_->epoch > options.epoch) {
-        return FailedPrecondition("worker {}: a coordinator with epoch {} is attached, this one has {}", options_.name,
-                                  attachment_->epoch, options.epoch);
-      }
       attachment_->sink(wire::LinkClosed{absl::AbortedError("another coordinator has attached")});
     }
     id = ++attachments_;
     if (accepted) accepted();
-    attachment_ = std::make_unique<Attachment>(Attachment{.id = id,
-                                                          .epoch = options.epoch,
-                                                          .fingerprint = options.fingerprint,
-                                                          .lease = absl::ToChronoMilliseconds(options.lease),
-                                                          .sink = std::move(sink),
-                                                          .heard = Clock::now()});
+    attachment_ =
+        std::make_unique<Attachment>(Attachment{.id = id,
+                                                .epoch = options.epoch,
+                                                .fingerprint = options.fingerprint,
+                                                .lease = absl::ToChronoMilliseconds(options.lease),
+                                                .sink = std::move(sink),
+                                                .heard = Clock::now()});
   }
   queue_.DropAll();
   const std::lock_guard lock(mutex_);
@@ -315,15 +324,18 @@ void Worker::Submit(uint64_t attachment, std::shared_ptr<const engine::MicroBatc
     attachment_->heard = Clock::now();
     fingerprint = attachment_->fingerprint;
   }
-  Push(fingerprint, std::move(batch), std::nullopt, nullptr).IgnoreError();  // reported as StepFailed
+  Push(fingerprint, std::move(batch), std::nullopt, nullptr)
+      .IgnoreError();  // reported as StepFailed
 }
 
-absl::Status Worker::Enqueue(std::shared_ptr<const engine::MicroBatch> batch, engine::HiddenStates hidden,
-                             std::function<void()> taken) {
-  return Push("", std::move(batch), std::move(hidden), std::move(taken));  // CheckSender has seen the model
+absl::Status Worker::Enqueue(std::shared_ptr<const engine::MicroBatch> batch,
+                             engine::HiddenStates hidden, std::function<void()> taken) {
+  return Push("", std::move(batch), std::move(hidden),
+              std::move(taken));  // CheckSender has seen the model
 }
 
-absl::Status Worker::Push(const std::string& fingerprint, std::shared_ptr<const engine::MicroBatch> batch,
+absl::Status Worker::Push(const std::string& fingerprint,
+                          std::shared_ptr<const engine::MicroBatch> batch,
                           std::optional<engine::HiddenStates> hidden, std::function<void()> taken) {
   const uint64_t attachment = current_attachment();
   const auto push = [&]() -> absl::Status {
@@ -332,12 +344,14 @@ absl::Status Worker::Push(const std::string& fingerprint, std::shared_ptr<const 
       const std::lock_guard lock(mutex_);
       unit = unit_;
       if (unit == nullptr) {
-        return FailedPrecondition("worker {}: {}", options_.name, loading_ ? "the stage is being loaded" : "no stage is loaded");
+        return FailedPrecondition("worker {}: {}", options_.name,
+                                  loading_ ? "the stage is being loaded" : "no stage is loaded");
       }
     }
     if (!fingerprint.empty() && fingerprint != unit->description.fingerprint) {
-      return FailedPrecondition("worker {}: model mismatch: the coordinator serves {}, loaded is {}", options_.name,
-                                engine::Named(fingerprint), unit->description.fingerprint);
+      return FailedPrecondition(
+          "worker {}: model mismatch: the coordinator serves {}, loaded is {}", options_.name,
+          engine::Named(fingerprint), unit->description.fingerprint);
     }
     RETURN_IF_ERROR(engine::CheckMicroBatch(*batch, unit->runner->limits()));
     RETURN_IF_ERROR(CheckHidden(*batch, *unit->runner, hidden));
@@ -349,7 +363,8 @@ absl::Status Worker::Push(const std::string& fingerprint, std::shared_ptr<const 
     }
     RaiseEpoch(batch->epoch);  // the coordinator's word for it is on its way
     if (last_id_.has_value() && batch->id <= *last_id_) {
-      return InvalidArgument("micro-batch {}: out of order, the last one was {}", batch->id, *last_id_);
+      return InvalidArgument("micro-batch {}: out of order, the last one was {}", batch->id,
+                             *last_id_);
     }
     RETURN_IF_ERROR(queue_.Push({.batch = batch,
                                  .hidden = std::move(hidden),
@@ -360,22 +375,28 @@ absl::Status Worker::Push(const std::string& fingerprint, std::shared_ptr<const 
     return absl::OkStatus();
   };
   absl::Status status = push();
-  if (!status.ok()) Emit(attachment, wire::StepFailed{.batch_id = batch->id, .epoch = batch->epoch, .status = status});
+  if (!status.ok())
+    Emit(attachment,
+         wire::StepFailed{.batch_id = batch->id, .epoch = batch->epoch, .status = status});
   return status;
 }
 
-absl::StatusOr<Worker::Expected> Worker::CheckSender(const std::string& fingerprint, int32_t first_layer) const {
+absl::StatusOr<Worker::Expected> Worker::CheckSender(const std::string& fingerprint,
+                                                     int32_t first_layer) const {
   const std::lock_guard lock(mutex_);
   if (unit_ == nullptr) {
-    return FailedPrecondition("worker {}: {}", options_.name, loading_ ? "the stage is being loaded" : "no stage is loaded");
+    return FailedPrecondition("worker {}: {}", options_.name,
+                              loading_ ? "the stage is being loaded" : "no stage is loaded");
   }
   const wire::LoadedStage& loaded = unit_->description;
   if (fingerprint != loaded.fingerprint || first_layer != loaded.layers.begin) {
-    return FailedPrecondition("worker {}: got hidden states for layer {} of model {}, expected layer {} of {}",
-                              options_.name, first_layer, engine::Named(fingerprint), loaded.layers.begin,
-                              loaded.fingerprint);
+    return FailedPrecondition(
+        "worker {}: got hidden states for layer {} of model {}, expected layer {} of {}",
+        options_.name, first_layer, engine::Named(fingerprint), loaded.layers.begin,
+        loaded.fingerprint);
   }
-  return Expected{.hidden_size = unit_->runner->hidden_size(), .max_rows = unit_->runner->limits().max_rows};
+  return Expected{.hidden_size = unit_->runner->hidden_size(),
+                  .max_rows = unit_->runner->limits().max_rows};
 }
 
 void Worker::ComputeLoop() {
@@ -398,29 +419,37 @@ void Worker::RunStep(QueuedStep step) {
   wire::StageTimings timings{.queue_us = MicrosecondsSince(step.queued_at)};
   const Clock::time_point start = Clock::now();
   engine::StageOutput output;
-  absl::Status status = unit->runner->Run(batch, step.hidden.has_value() ? &*step.hidden : nullptr, &output);
+  absl::Status status =
+      unit->runner->Run(batch, step.hidden.has_value() ? &*step.hidden : nullptr, &output);
   timings.compute_us = MicrosecondsSince(start);
   busy_us_ += timings.compute_us;
   ++steps_;
 
+  if (absl::IsDataLoss(status)) unit->broken = true;  // the watching thread ends it
+
   const Clock::time_point computed = Clock::now();
   if (status.ok() && unit->runner->last()) {
-    Emit(step.attachment, wire::StepResult{.batch_id = batch.id, .epoch = batch.epoch, .results = std::move(output.results)});
+    Emit(step.attachment,
+         wire::StepResult{
+             .batch_id = batch.id, .epoch = batch.epoch, .results = std::move(output.results)});
   } else if (status.ok()) {
     status = unit->next->Send(step.batch, std::move(output.hidden));
   }
   timings.send_us = MicrosecondsSince(computed);
   if (!status.ok() && !absl::IsCancelled(status)) {
-    Emit(step.attachment, wire::StepFailed{.batch_id = batch.id, .epoch = batch.epoch, .status = std::move(status)});
+    Emit(step.attachment,
+         wire::StepFailed{.batch_id = batch.id, .epoch = batch.epoch, .status = std::move(status)});
   }
-  Emit(step.attachment, wire::StepTimed{.batch_id = batch.id, .epoch = batch.epoch, .timings = timings});
+  Emit(step.attachment,
+       wire::StepTimed{.batch_id = batch.id, .epoch = batch.epoch, .timings = timings});
 }
 
 // ---- Watching
 
 void Worker::WatchLoop() {
   std::unique_lock lock(watch_mutex_);
-  for (int round = 1; !watch_changed_.wait_for(lock, kWatchInterval, [this] { return stopping_; }); ++round) {
+  for (int round = 1; !watch_changed_.wait_for(lock, kWatchInterval, [this] { return stopping_; });
+       ++round) {
     lock.unlock();
     const uint64_t attachment = current_attachment();
     if (absl::Status status = CheckLease(); !status.ok()) End(attachment, status);
@@ -431,9 +460,11 @@ void Worker::WatchLoop() {
 
 absl::Status Worker::CheckLease() {
   const std::lock_guard lock(sink_mutex_);
-  if (attachment_ == nullptr || Clock::now() - attachment_->heard <= attachment_->lease) return absl::OkStatus();
-  return DeadlineExceeded("worker {}: the coordinator was silent for longer than its lease of {} ms", options_.name,
-                          attachment_->lease.count());
+  if (attachment_ == nullptr || Clock::now() - attachment_->heard <= attachment_->lease)
+    return absl::OkStatus();
+  return DeadlineExceeded(
+      "worker {}: the coordinator was silent for longer than its lease of {} ms", options_.name,
+      attachment_->lease.count());
 }
 
 void Worker::CheckFiles(uint64_t attachment) {
@@ -445,6 +476,7 @@ void Worker::CheckFiles(uint64_t attachment) {
   if (unit == nullptr) return;
   const absl::Status status = unit->runner->CheckFiles();
   if (status.ok()) return;
+  unit->broken = true;
   UnloadBroken(unit);
   End(attachment, status);
 }

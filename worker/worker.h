@@ -1,7 +1,8 @@
 // One stage of the pipeline, without its transport: loads, queues, runs, forwards, reports.
 //
-// Owner: worker_server (a process) or a LocalConnector (inside another). Any thread may call; nothing here runs a model but the
-// worker's one compute thread. A second thread watches leases and files.
+// Owner: worker_server (a process) or a LocalConnector (inside another). Any thread may call;
+// nothing here runs a model but the worker's one compute thread. A second thread watches leases and
+// files.
 #pragma once
 
 #include <absl/time/time.h>
@@ -31,7 +32,8 @@ struct WorkerOptions {
   size_t queue_capacity = 64;        // micro-batches
 };
 
-// Called with what the coordinator should know; must only hand it over. No call comes after Detach or LinkClosed.
+// Called with what the coordinator should know; must only hand it over. No call comes after Detach
+// or LinkClosed.
 using EventSink = std::function<void(wire::WorkerEvent)>;
 
 class Worker {
@@ -43,26 +45,28 @@ class Worker {
 
   wire::WorkerInfo Info() const;
 
-  // Loads in place of what is loaded, which goes first; one at a time, others wait. A request for what is loaded already only
-  // takes the epoch and the next worker's address.
-  absl::StatusOr<wire::LoadedStage> Load(const wire::LoadRequest& request, const LoadProgress& progress);
+  // Loads in place of what is loaded, which goes first; one at a time, others wait. A request for
+  // what is loaded already only takes the epoch and the next worker's address.
+  absl::StatusOr<wire::LoadedStage> Load(const wire::LoadRequest& request,
+                                         const LoadProgress& progress);
   void Unload();
 
-  // The coordinator's attachment. A later one takes the place of one before it, whose sink gets LinkClosed; an attachment that
-  // is silent for longer than its lease ends too. The stage stays loaded, work in flight is dropped. `accepted` is called
-  // before any event.
-  absl::StatusOr<uint64_t> Attach(const wire::WorkerClient::AttachOptions& options, const std::function<void()>& accepted,
-                                  EventSink sink);
+  // The coordinator's attachment. A later one takes the place of one before it, whose sink gets
+  // LinkClosed; an attachment that is silent for longer than its lease ends too. The stage stays
+  // loaded, work in flight is dropped. `accepted` is called before any event.
+  absl::StatusOr<uint64_t> Attach(const wire::WorkerClient::AttachOptions& options,
+                                  const std::function<void()>& accepted, EventSink sink);
   void Detach(uint64_t attachment);
 
-  // From an attached coordinator; ignored where another has taken its place. A step that can't be taken comes back as
-  // StepFailed.
+  // From an attached coordinator; ignored where another has taken its place. A step that can't be
+  // taken comes back as StepFailed.
   void Submit(uint64_t attachment, std::shared_ptr<const engine::MicroBatch> batch);
   void SetEpoch(uint64_t attachment, uint64_t epoch);
   void Heartbeat(uint64_t attachment, uint64_t sequence);
 
-  // From the worker before. Checks all of the step, but doesn't wait; a failure is reported to the coordinator as well.
-  // `taken` is called once when the step has left the queue, also if its epoch is over; never if this returns an error.
+  // From the worker before. Checks all of the step, but doesn't wait; a failure is reported to the
+  // coordinator as well. `taken` is called once when the step has left the queue, also if its epoch
+  // is over; never if this returns an error.
   absl::Status Enqueue(std::shared_ptr<const engine::MicroBatch> batch, engine::HiddenStates hidden,
                        std::function<void()> taken);
 
@@ -71,7 +75,8 @@ class Worker {
     int32_t hidden_size = 0;
     int32_t max_rows = 0;
   };
-  // Of a forward stream whose sender follows this pipeline: FailedPrecondition where model or layers are others.
+  // Of a forward stream whose sender follows this pipeline: FailedPrecondition where model or
+  // layers are others.
   absl::StatusOr<Expected> CheckSender(const std::string& fingerprint, int32_t first_layer) const;
 
  private:
@@ -85,14 +90,15 @@ class Worker {
   absl::StatusOr<std::unique_ptr<NextStage>> MakeNextStage(const wire::LoadRequest& request);
   std::shared_ptr<LoadedUnit> TakeUnit();  // waits for the running step
   void UnloadBroken(const std::shared_ptr<LoadedUnit>& unit);
-  void RaiseEpoch(uint64_t epoch);         // with mutex_ held
+  void RaiseEpoch(uint64_t epoch);  // with mutex_ held
 
   void ComputeLoop();
   void RunStep(QueuedStep step);
   void WatchLoop();
   absl::Status CheckLease();
   void CheckFiles(uint64_t attachment);
-  void End(uint64_t attachment, const absl::Status& why);  // tells the sink, if it is still that attachment's
+  void End(uint64_t attachment,
+           const absl::Status& why);  // tells the sink, if it is still that attachment's
 
   void Emit(uint64_t attachment, wire::WorkerEvent event);
   uint64_t current_attachment() const;
@@ -107,12 +113,12 @@ class Worker {
   std::mutex run_mutex_;   // held by the compute thread during a step
 
   mutable std::mutex mutex_;
-  std::shared_ptr<LoadedUnit> unit_;     // guarded by mutex_
-  bool loading_ = false;                 // guarded by mutex_
-  uint64_t epoch_ = 0;                   // guarded by mutex_
-  std::optional<uint64_t> last_id_;      // guarded by mutex_; of the newest step of this epoch
+  std::shared_ptr<LoadedUnit> unit_;  // guarded by mutex_
+  bool loading_ = false;              // guarded by mutex_
+  uint64_t epoch_ = 0;                // guarded by mutex_
+  std::optional<uint64_t> last_id_;   // guarded by mutex_; of the newest step of this epoch
 
-  mutable std::mutex sink_mutex_;  // taken after mutex_
+  mutable std::mutex sink_mutex_;           // taken after mutex_
   std::unique_ptr<Attachment> attachment_;  // guarded by sink_mutex_
   uint64_t attachments_ = 0;                // guarded by sink_mutex_; how many there were
 

@@ -21,7 +21,8 @@ constexpr auto kShutdownTime = std::chrono::seconds(1);
 
 class GrpcWorkerServer : public WorkerServer {
  public:
-  GrpcWorkerServer(const WorkerServerOptions& options, wire::Address address, std::unique_ptr<StageLoader> loader)
+  GrpcWorkerServer(const WorkerServerOptions& options, wire::Address address,
+                   std::unique_ptr<StageLoader> loader)
       : address_(std::move(address)),
         worker_({.name = options.name.empty() ? address_.ToString() : options.name,
                  .memory_budget_bytes = options.memory_budget_bytes},
@@ -42,7 +43,8 @@ class GrpcWorkerServer : public WorkerServer {
     builder.AddListeningPort(address_.ToString(), credentials, &port);
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port == 0) return Unknown("listening on {}: gRPC could not start", address_.ToString());
+    if (server_ == nullptr || port == 0)
+      return Unknown("listening on {}: gRPC could not start", address_.ToString());
     address_.port = static_cast<uint16_t>(port);
     return absl::OkStatus();
   }
@@ -58,8 +60,8 @@ class GrpcWorkerServer : public WorkerServer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerServerOptions& options,
-                                                                  std::unique_ptr<StageLoader> loader) {
+absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
+    const WorkerServerOptions& options, std::unique_ptr<StageLoader> loader) {
   ASSIGN_OR_RETURN(const wire::Address address, wire::ParseAddress(options.listen));
   RETURN_IF_ERROR(wire::CheckListenPolicy(address, options.security, options.insecure));
   RETURN_IF_ERROR(wire::CheckPortFree(address));

@@ -1,4 +1,5 @@
-// A worker as a process: binds its port, serves the Worker service with health checks and reflection, ends cleanly.
+// A worker as a process: binds its port, serves the Worker service with health checks and
+// reflection, ends cleanly.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace baton::worker {
 struct WorkerServerOptions {
   std::string listen = "127.0.0.1:0";  // HOST:PORT
   std::string models_dir = ".";
-  std::string name;  // empty: the address
+  std::string name;                  // empty: the address
   uint64_t memory_budget_bytes = 0;  // 0: what the host has
   wire::Security security;
   bool insecure = false;  // beyond loopback without TLS
@@ -27,7 +28,8 @@ class WorkerServer {
  public:
   virtual ~WorkerServer() = default;  // ends streams, waits at most about a second for calls
 
-  // Fails before anything is loaded: AlreadyExists for a port in use, PermissionDenied for an open address.
+  // Fails before anything is loaded: AlreadyExists for a port in use, PermissionDenied for an open
+  // address.
   static absl::StatusOr<std::unique_ptr<WorkerServer>> Start(const WorkerServerOptions& options,
                                                              std::unique_ptr<StageLoader> loader);
   virtual wire::Address address() const = 0;  // with the real port

@@ -8,6 +8,7 @@
 
 #include "proto/channel_options.h"
 #include "proto/load_convert.h"
+#include "proto/peer_role.h"
 #include "proto/status_convert.h"
 #include "proto/version.h"
 #include "proto/write_queue.h"
@@ -25,11 +26,13 @@ constexpr auto kUpdateInterval = std::chrono::milliseconds(100);
 
 class LoadReactor : public grpc::ServerWriteReactor<v1::LoadProgress> {
  public:
-  LoadReactor(grpc::CallbackServerContext* context, const v1::LoadStageRequest& request, Worker* worker, SerialExecutor* loads)
+  LoadReactor(grpc::CallbackServerContext* context, const v1::LoadStageRequest& request,
+              Worker* worker, SerialExecutor* loads)
       : context_(context),
         worker_(worker),
         request_(request),
-        updates_([this](const v1::LoadProgress* update) { StartWrite(update); }, kMaxWaitingUpdates) {
+        updates_([this](const v1::LoadProgress* update) { StartWrite(update); },
+                 kMaxWaitingUpdates) {
     // The job alone ends the stream, so the reactor outlives it.
     if (!loads->Run([this] { End(Load()); })) End(ResourceExhausted("too many loads are waiting"));
   }
@@ -39,7 +42,8 @@ class LoadReactor : public grpc::ServerWriteReactor<v1::LoadProgress> {
 
  private:
   absl::Status Load() {
-    RETURN_IF_ERROR(wire::CheckSameVersion("the coordinator", request_.protocol_version(), request_.build()));
+    RETURN_IF_ERROR(
+        wire::CheckSameVersion("the coordinator", request_.protocol_version(), request_.build()));
     ASSIGN_OR_RETURN(const wire::LoadRequest request, wire::FromProto(request_));
     const auto progress = [this](uint64_t done, uint64_t total) { return Report(done, total); };
     ASSIGN_OR_RETURN(done_, worker_->Load(request, progress));
@@ -60,12 +64,13 @@ class LoadReactor : public grpc::ServerWriteReactor<v1::LoadProgress> {
 
   void End(const absl::Status& status) {
     if (!status.ok()) {
-      spdlog::error("loading layers {}-{}: {}", request_.layer_begin(), request_.layer_end() - 1, Message(status));
+      spdlog::error("loading layers {}-{}: {}", request_.layer_begin(), request_.layer_end() - 1,
+                    Message(status));
       updates_.Close([this, status] { Finish(wire::ToGrpc(status)); });
       return;
     }
-    spdlog::info("loaded layers {}-{}: {} bytes of weights, {} of KV cache", done_.layers.begin, done_.layers.end - 1,
-                 done_.weights_bytes, done_.kv_bytes);
+    spdlog::info("loaded layers {}-{}: {} bytes of weights, {} of KV cache", done_.layers.begin,
+                 done_.layers.end - 1, done_.weights_bytes, done_.kv_bytes);
     for (const std::string& warning : done_.warnings) spdlog::warn("{}", warning);
     v1::LoadProgress update;
     update.set_done_bytes(done_.weights_bytes);
@@ -83,6 +88,23 @@ class LoadReactor : public grpc::ServerWriteReactor<v1::LoadProgress> {
   wire::WriteQueue<v1::LoadProgress> updates_;
 };
 
+// A stream that ends before it begins.
+template <typename Reactor>
+class Refused : public Reactor {
+ public:
+  explicit Refused(const absl::Status& status) { this->Finish(wire::ToGrpc(status)); }
+  void OnDone() override { delete this; }
+};
+
+// Coordinators command; a worker may bring hidden states and read parts.
+absl::Status CheckCoordinator(grpc::CallbackServerContext* context) {
+  return wire::CheckPeerRole(*context->auth_context(), {wire::Role::kCoordinator});
+}
+absl::Status CheckMember(grpc::CallbackServerContext* context) {
+  return wire::CheckPeerRole(*context->auth_context(),
+                             {wire::Role::kCoordinator, wire::Role::kWorker});
+}
+
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const absl::Status& status) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(wire::ToGrpc(status));
@@ -92,21 +114,30 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const abs
 }  // namespace
 
 WorkerService::WorkerService(Worker* worker, std::string models_dir)
-    : worker_(worker), models_dir_(std::move(models_dir)), loads_(kMaxWaitingLoads), reads_(kMaxWaitingReads) {}
+    : worker_(worker),
+      models_dir_(std::move(models_dir)),
+      loads_(kMaxWaitingLoads),
+      reads_(kMaxWaitingReads) {}
 
-grpc::ServerUnaryReactor* WorkerService::GetInfo(grpc::CallbackServerContext* context, const v1::GetInfoRequest*,
+grpc::ServerUnaryReactor* WorkerService::GetInfo(grpc::CallbackServerContext* context,
+                                                 const v1::GetInfoRequest*,
                                                  v1::WorkerInfo* response) {
+  if (absl::Status status = CheckMember(context); !status.ok()) return Answer(context, status);
   wire::ToProto(worker_->Info(), response);
   return Answer(context, absl::OkStatus());
 }
 
-grpc::ServerWriteReactor<v1::LoadProgress>* WorkerService::LoadStage(grpc::CallbackServerContext* context,
-                                                                     const v1::LoadStageRequest* request) {
+grpc::ServerWriteReactor<v1::LoadProgress>* WorkerService::LoadStage(
+    grpc::CallbackServerContext* context, const v1::LoadStageRequest* request) {
+  if (absl::Status status = CheckCoordinator(context); !status.ok())
+    return new Refused<grpc::ServerWriteReactor<v1::LoadProgress>>(status);
   return new LoadReactor(context, *request, worker_, &loads_);
 }
 
-grpc::ServerUnaryReactor* WorkerService::UnloadStage(grpc::CallbackServerContext* context, const v1::UnloadStageRequest*,
+grpc::ServerUnaryReactor* WorkerService::UnloadStage(grpc::CallbackServerContext* context,
+                                                     const v1::UnloadStageRequest*,
                                                      v1::UnloadStageResponse*) {
+  if (absl::Status status = CheckCoordinator(context); !status.ok()) return Answer(context, status);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const bool accepted = loads_.Run([this, reactor] {
     worker_->Unload();
@@ -119,28 +150,39 @@ grpc::ServerUnaryReactor* WorkerService::UnloadStage(grpc::CallbackServerContext
 
 grpc::ServerBidiReactor<v1::CoordinatorMessage, v1::WorkerMessage>* WorkerService::Attach(
     grpc::CallbackServerContext* context) {
+  if (absl::Status status = CheckCoordinator(context); !status.ok())
+    return new Refused<grpc::ServerBidiReactor<v1::CoordinatorMessage, v1::WorkerMessage>>(status);
   return NewAttachReactor(context, worker_);
 }
 
-grpc::ServerBidiReactor<v1::ForwardMessage, v1::ForwardCredit>* WorkerService::Forward(grpc::CallbackServerContext*) {
+grpc::ServerBidiReactor<v1::ForwardMessage, v1::ForwardCredit>* WorkerService::Forward(
+    grpc::CallbackServerContext* context) {
+  if (absl::Status status = CheckMember(context); !status.ok())
+    return new Refused<grpc::ServerBidiReactor<v1::ForwardMessage, v1::ForwardCredit>>(status);
   return NewForwardReactor(worker_);
 }
 
-grpc::ServerWriteReactor<v1::FileChunk>* WorkerService::ReadHeader(grpc::CallbackServerContext*,
-                                                                   const v1::ReadHeaderRequest* request) {
+grpc::ServerWriteReactor<v1::FileChunk>* WorkerService::ReadHeader(
+    grpc::CallbackServerContext* context, const v1::ReadHeaderRequest* request) {
+  if (absl::Status status = CheckMember(context); !status.ok())
+    return new Refused<grpc::ServerWriteReactor<v1::FileChunk>>(status);
   return NewReadHeaderReactor(models_dir_, *request, &reads_);
 }
 
-grpc::ServerWriteReactor<v1::FileChunk>* WorkerService::ReadPart(grpc::CallbackServerContext*,
-                                                                 const v1::ReadPartRequest* request) {
+grpc::ServerWriteReactor<v1::FileChunk>* WorkerService::ReadPart(
+    grpc::CallbackServerContext* context, const v1::ReadPartRequest* request) {
+  if (absl::Status status = CheckMember(context); !status.ok())
+    return new Refused<grpc::ServerWriteReactor<v1::FileChunk>>(status);
   return NewReadPartReactor(models_dir_, *request, &reads_);
 }
 
-grpc::ServerUnaryReactor* WorkerService::Probe(grpc::CallbackServerContext* context, const v1::ProbeMessage* request,
+grpc::ServerUnaryReactor* WorkerService::Probe(grpc::CallbackServerContext* context,
+                                               const v1::ProbeMessage* request,
                                                v1::ProbeMessage* response) {
+  if (absl::Status status = CheckMember(context); !status.ok()) return Answer(context, status);
   if (request->answer_bytes() > wire::kMaxChunkBytes) {
-    return Answer(context, InvalidArgument("Probe: answer_bytes: got {}, expected up to {}", request->answer_bytes(),
-                                           wire::kMaxChunkBytes));
+    return Answer(context, InvalidArgument("Probe: answer_bytes: got {}, expected up to {}",
+                                           request->answer_bytes(), wire::kMaxChunkBytes));
   }
   response->mutable_payload()->resize(request->answer_bytes());
   return Answer(context, absl::OkStatus());

@@ -1,0 +1,28 @@
+// A small certificate authority for a cluster: `baton certs` and tests. Keys are P-256, files PEM.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "proto/peer_role.h"
+#include "proto/security.h"
+
+namespace baton::wire {
+
+// Writes DIR/ca.pem and DIR/ca-key.pem (readable by the owner only). AlreadyExists where there is
+// one: it would lock out every certificate that it has signed.
+absl::Status CreateAuthority(const std::string& dir, int days);
+
+struct CertificateRequest {
+  std::string name;                // file name and common name
+  Role role = Role::kWorker;       // what its bearer may do
+  std::vector<std::string> hosts;  // names and IP addresses under which it is reached
+  int days = 365;
+};
+// Signs with the authority in `dir` and writes DIR/NAME.pem and DIR/NAME-key.pem, replacing those
+// that are there. Returns the paths as a process needs them.
+absl::StatusOr<Security> IssueCertificate(const std::string& dir,
+                                          const CertificateRequest& request);
+
+}  // namespace baton::wire

@@ -1,0 +1,49 @@
+// Model parts that this host lacks: fetches the byte ranges a stage needs from workers that hold
+// them, and keeps them.
+//
+// A fetched part is a file of the part's own size with holes where nothing was needed, so that
+// tensors lie where the spec says. Beside it a list of what is there, with hashes: a fetch that was
+// interrupted goes on, and what a disk has lost is noticed.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/arch/stage_spec.h"
+#include "engine/base/status.h"
+#include "proto/security.h"
+#include "worker/stage_runner.h"
+
+namespace baton::worker {
+
+// Owner: a stage loader. One thread calls Provide.
+class PartStore {
+ public:
+  // `cache_dir` is created when it is first needed.
+  PartStore(std::string models_dir, std::string cache_dir, wire::Security security)
+      : models_dir_(std::move(models_dir)),
+        cache_dir_(std::move(cache_dir)),
+        security_(std::move(security)) {}
+
+  // A folder in which all parts that the spec's tensors name can be opened: the models folder, or,
+  // where parts are missing and there are sources, one in the cache.
+  absl::StatusOr<std::string> Provide(const engine::StageSpec& spec,
+                                      const std::vector<std::string>& sources,
+                                      const LoadProgress& progress);
+
+  uint64_t bytes_received() const { return bytes_received_; }
+
+  // $XDG_CACHE_HOME/baton/parts, or what stands for it.
+  static std::string DefaultCacheDir();
+
+ private:
+  const std::string models_dir_;
+  const std::string cache_dir_;
+  const wire::Security security_;
+  std::atomic<uint64_t> bytes_received_ = 0;
+};
+
+}  // namespace baton::worker
