@@ -27,18 +27,33 @@ int32_t GroupRows(const PlanRequest& request) {
   return std::max(1, (request.sequences + workers - 1) / workers);
 }
 
-// Seconds for a decode micro-batch of `rows`. Where no speeds are known, memory stands for them.
-double StageSeconds(const PlanRequest& request, size_t worker, LayerRange layers, int32_t rows) {
-  const engine::StageCost cost = engine::CostOfStage(request.cost, layers);
+double SecondsFor(const PlanRequest& request, size_t worker, const engine::StageCost& cost,
+                  int32_t rows) {
   const PlanWorker& who = request.workers[worker];
-  if (!SpeedsKnown(request)) {
-    const double share = who.memory_bytes > 0 ? static_cast<double>(who.memory_bytes) : 1e9;
-    return static_cast<double>(cost.read_bytes_per_token) / share;
+  const double read_bytes = static_cast<double>(cost.read_bytes_per_token);
+  if (!SpeedsKnown(request)) {  // memory stands for them
+    return read_bytes / (who.memory_bytes > 0 ? static_cast<double>(who.memory_bytes) : 1e9);
   }
-  double seconds = static_cast<double>(cost.read_bytes_per_token) / who.read_bytes_per_s;
+  double seconds = read_bytes / who.read_bytes_per_s;
   if (who.flops_per_s > 0)
     seconds += static_cast<double>(cost.flops_per_token) * rows / who.flops_per_s;
   return seconds;
+}
+
+// For a decode micro-batch of `rows`.
+double DecodeSeconds(const PlanRequest& request, size_t worker, LayerRange layers, int32_t rows) {
+  return SecondsFor(request, worker, engine::CostOfStage(request.cost, layers), rows);
+}
+
+// What is balanced. For throughput the output matrix counts by half: every decode step needs it,
+// prompts hardly do.
+double BalanceSeconds(const PlanRequest& request, size_t worker, LayerRange layers, int32_t rows) {
+  engine::StageCost cost = engine::CostOfStage(request.cost, layers);
+  if (request.objective == Objective::kThroughput && layers.end == NumLayers(request)) {
+    cost.read_bytes_per_token -= request.cost.last.read_bytes_per_token / 2;
+    cost.flops_per_token -= request.cost.last.flops_per_token / 2;
+  }
+  return SecondsFor(request, worker, cost, rows);
 }
 
 double LinkSeconds(const PlanRequest& request, size_t from, size_t to, double bytes) {
@@ -111,7 +126,7 @@ class Program {
           const LayerRange range{begin, end};
           if (!Allows(request.workers[w], range)) continue;
           if (check_memory && !StageOn(request, w, range).fits()) continue;
-          seconds_[w][Index(range)] = StageSeconds(request, w, range, rows_);
+          seconds_[w][Index(range)] = BalanceSeconds(request, w, range, rows_);
         }
       }
     }
@@ -215,7 +230,7 @@ void Predict(const PlanRequest& request, Plan* plan) {
   for (const PlanStage& stage : plan->stages) {
     plan->latency_s_per_token +=
         LinkSeconds(request, from, stage.worker + 1, from == 0 ? 0 : HiddenBytes(request, 1));
-    plan->latency_s_per_token += StageSeconds(request, stage.worker, stage.layers, 1);
+    plan->latency_s_per_token += DecodeSeconds(request, stage.worker, stage.layers, 1);
     from = stage.worker + 1;
   }
   plan->latency_s_per_token += LinkSeconds(request, from, 0, 0);
@@ -224,7 +239,7 @@ void Predict(const PlanRequest& request, Plan* plan) {
   const int32_t rows = (request.sequences + groups - 1) / groups;
   double round = 0;  // of one group through all stages
   for (const PlanStage& stage : plan->stages) {
-    const double seconds = StageSeconds(request, stage.worker, stage.layers, rows);
+    const double seconds = DecodeSeconds(request, stage.worker, stage.layers, rows);
     slowest = std::max(slowest, seconds);
     round += seconds;
   }
@@ -244,7 +259,7 @@ PlanStage StageOn(const PlanRequest& request, size_t worker, LayerRange layers) 
   stage.kv_bytes = cost.kv_bytes_per_position * static_cast<uint64_t>(request.kv_positions);
   stage.scratch_bytes = request.scratch_bytes;
   stage.budget_bytes = request.workers[worker].memory_bytes;
-  stage.seconds = StageSeconds(request, worker, layers, GroupRows(request));
+  stage.seconds = DecodeSeconds(request, worker, layers, GroupRows(request));
   return stage;
 }
 
@@ -253,7 +268,7 @@ PlanScore ScoreOf(const PlanRequest& request, const std::vector<PlanStage>& stag
   PlanScore score;
   size_t from = 0;
   for (const PlanStage& stage : stages) {
-    const double seconds = StageSeconds(request, stage.worker, stage.layers, rows);
+    const double seconds = BalanceSeconds(request, stage.worker, stage.layers, rows);
     score.slowest_s = std::max(score.slowest_s, seconds);
     score.sum_s += seconds + LinkSeconds(request, from, stage.worker + 1,
                                          from == 0 ? 0 : HiddenBytes(request, rows));

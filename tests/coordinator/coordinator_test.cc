@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tests/support/fake_worker.h"
+#include "tests/support/temp_dir.h"
 #include "tests/support/test_data.h"
 
 namespace baton::coordinator {
@@ -169,6 +170,44 @@ TEST_F(CoordinatorTest, DeadlineEndsARequest) {
   const GenerationChunk answer = Generate(request);
   EXPECT_TRUE(absl::IsDeadlineExceeded(answer.status)) << answer.status;
   EXPECT_FALSE(answer.tokens.empty());
+}
+
+TEST_F(CoordinatorTest, AnotherCoordinatorGoesOnWhereOneStopped) {
+  const testing::TempDir temp;
+  topology_.journal = temp.File("journal");
+  cluster_.SetStepTime(absl::Milliseconds(5), absl::ZeroDuration());
+  Start();
+  auto queue = std::make_shared<GenerationQueue>();
+  const auto push = [queue](GenerationChunk chunk) { queue->Push(std::move(chunk)); };
+  ASSERT_TRUE(coordinator_->service()->Generate(Tokens({5, 6, 7}, 100), push).ok());
+  GenerationChunk first;
+  while (first.tokens.size() < 20) Append(*queue->Next(), &first);
+  coordinator_.reset();
+  while (!first.last()) Append(*queue->Next(), &first);
+  EXPECT_TRUE(absl::IsUnavailable(first.status)) << first.status;
+
+  Start();
+  EXPECT_EQ(cluster_.loads("fake:1"), 1);                             // found loaded
+  const int32_t has = static_cast<int32_t>(first.tokens.size()) - 5;  // the client missed some
+  queue = std::make_shared<GenerationQueue>();
+  const auto resumed = coordinator_->service()->Resume(
+      first.request_id, has, absl::InfiniteFuture(),
+      [queue](GenerationChunk chunk) { queue->Push(std::move(chunk)); });
+  ASSERT_TRUE(resumed.ok()) << resumed.status();
+  GenerationChunk rest;
+  while (!rest.last()) Append(*queue->Next(), &rest);
+  EXPECT_EQ(rest.status, absl::OkStatus());
+  std::vector<TokenId> all = Ids(first);
+  all.resize(has);
+  const std::vector<TokenId> more = Ids(rest);
+  all.insert(all.end(), more.begin(), more.end());
+  EXPECT_EQ(all, FakeContinuation({5, 6, 7}, 100, kModel));
+  EXPECT_TRUE(absl::IsNotFound(
+      coordinator_->service()->Resume("nobody", 0, absl::InfiniteFuture(), push).status()));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(coordinator_->service()
+                                  ->Resume(first.request_id, -1, absl::InfiniteFuture(), push)
+                                  .status()));
 }
 
 TEST_F(CoordinatorTest, SaysHowItIs) {

@@ -1,0 +1,139 @@
+#include "coordinator/open_requests.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "tests/support/temp_dir.h"
+
+namespace baton::coordinator {
+namespace {
+
+OpenRequest Request(engine::TokenId first) {
+  OpenRequest request;
+  request.prompt = {first, 2, 3};
+  request.sampling.temperature = 0.1f;
+  request.sampling.seed = 0xFFFFFFFFFFFFFFF1u;
+  request.sampling.logit_bias = {{7, -0.3f}};
+  request.stop = {"\n\"end\""};
+  request.max_tokens = 50;
+  request.ignore_eos = true;
+  return request;
+}
+
+class OpenRequestsTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<OpenRequests> Open(const std::string& fingerprint = "model") {
+    OpenRequests::Options options;
+    options.folder = temp_.File("journal");
+    options.fingerprint = fingerprint;
+    options.max_abandoned = 2;
+    auto requests = OpenRequests::Open(options);
+    EXPECT_TRUE(requests.ok()) << requests.status();
+    return requests.ok() ? *std::move(requests) : nullptr;
+  }
+  std::string path() const { return temp_.File("journal") + "/requests.jsonl"; }
+
+  testing::TempDir temp_;
+};
+
+TEST_F(OpenRequestsTest, WhatIsOpenSurvives) {
+  {
+    const auto requests = Open();
+    requests->Opened("a", Request(1));
+    requests->Opened("b", Request(9));
+    for (const int token : {10, 11, 12}) requests->Answered("a", token);
+    requests->Ended("b");
+    EXPECT_FALSE(requests->Take("a").has_value());  // its client is there
+  }
+  const auto requests = Open();
+  EXPECT_FALSE(requests->Take("b").has_value());
+  const auto a = requests->Take("a");
+  ASSERT_TRUE(a.has_value());
+  const OpenRequest want = Request(1);
+  EXPECT_EQ(a->prompt, want.prompt);
+  EXPECT_EQ(a->answer, (std::vector<engine::TokenId>{10, 11, 12}));
+  EXPECT_EQ(a->sampling.temperature, want.sampling.temperature);
+  EXPECT_EQ(a->sampling.seed, want.sampling.seed);
+  EXPECT_EQ(a->sampling.logit_bias, want.sampling.logit_bias);
+  EXPECT_EQ(a->stop, want.stop);
+  EXPECT_EQ(a->max_tokens, 50);
+  EXPECT_TRUE(a->ignore_eos);
+  EXPECT_FALSE(requests->Take("a").has_value());
+}
+
+TEST_F(OpenRequestsTest, AbandonedOnesAreKeptForAWhile) {
+  const auto requests = Open();
+  for (const char* id : {"a", "b", "c"}) {
+    requests->Opened(id, Request(1));
+    requests->Abandoned(id);
+  }
+  EXPECT_FALSE(requests->Take("a").has_value());  // the oldest had to go
+  EXPECT_TRUE(requests->Take("b").has_value());
+  EXPECT_TRUE(requests->Take("c").has_value());
+}
+
+TEST_F(OpenRequestsTest, DamagedJournalsAreReadAsFarAsTheyGo) {
+  const std::string whole = OpenRequestToJson("a", Request(1));
+  const std::string model = "{\"model\":\"model\"}\n";
+  struct Case {
+    std::string text;
+    bool found;
+  };
+  const Case cases[] = {
+      {model + whole, true},
+      {model + whole + whole.substr(0, 20), true},
+      {model + whole.substr(0, whole.size() - 1), false},  // cut off
+      {model + "nonsense\n" + whole, true},
+      {model + "{\"open\":5}\n[1]\n{\"of\":\"zz\",\"token\":1}\n{\"end\":7}\n" + whole, true},
+      {model + whole + "{\"of\":\"a\",\"token\":\"x\"}\n", true},
+      {whole, false},
+      {"{\"model\":\"other\"}\n" + whole, false},
+      {std::string("\0\xff\n", 3) + whole, false},
+      {"", false},
+  };
+  for (const Case& test : cases) {
+    std::filesystem::create_directories(temp_.File("journal"));
+    std::ofstream(path(), std::ios::binary) << test.text;
+    const auto requests = Open();
+    ASSERT_NE(requests, nullptr);
+    EXPECT_EQ(requests->Take("a").has_value(), test.found) << test.text;
+    requests->Ended("a");
+  }
+}
+
+TEST_F(OpenRequestsTest, OneCoordinatorAFolder) {
+  const auto first = Open();
+  OpenRequests::Options options;
+  options.folder = temp_.File("journal");
+  EXPECT_TRUE(absl::IsAlreadyExists(OpenRequests::Open(options).status()));
+}
+
+TEST_F(OpenRequestsTest, NothingIsLeftWhereNothingIsOpen) {
+  {
+    const auto requests = Open();
+    requests->Opened("a", Request(1));
+    requests->Ended("a");
+    EXPECT_TRUE(std::filesystem::exists(path()));
+  }
+  EXPECT_FALSE(std::filesystem::exists(temp_.File("journal")));
+}
+
+TEST(OpenRequestsMemoryTest, WorksWithoutAFolder) {
+  const auto requests = OpenRequests::Open({});
+  ASSERT_TRUE(requests.ok());
+  (*requests)->Opened("a", Request(1));
+  (*requests)->Abandoned("a");
+  EXPECT_TRUE((*requests)->Take("a").has_value());
+}
+
+TEST(OpenRequestsMemoryTest, FolderThatCannotBeWritten) {
+  OpenRequests::Options options;
+  options.folder = "/proc/no/such/folder";
+  EXPECT_FALSE(OpenRequests::Open(options).ok());
+}
+
+}  // namespace
+}  // namespace baton::coordinator
