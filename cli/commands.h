@@ -6,6 +6,9 @@
 namespace baton::cli {
 
 CommandBody DefineInfo(CLI::App& app);
+CommandBody DefineSplit(CLI::App& app);
+CommandBody DefineMerge(CLI::App& app);
+CommandBody DefineQuantize(CLI::App& app);
 CommandBody DefineTokenize(CLI::App& app);
 CommandBody DefineDetokenize(CLI::App& app);
 CommandBody DefineLogits(CLI::App& app);

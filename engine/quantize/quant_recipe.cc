@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
-#include <optional>
 
 #include "engine/base/quote.h"
+#include "engine/gguf/tensor_layer.h"
 #include "engine/quantize/row_quantizer.h"
 
 namespace baton::engine {
@@ -67,21 +66,10 @@ bool StaysAsItIs(const TensorInfo& tensor) {
                              [&](std::string_view end) { return tensor.name.ends_with(end); });
 }
 
-// N of "blk.N.…".
-std::optional<int> LayerOf(std::string_view name) {
-  constexpr std::string_view kPrefix = "blk.";
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  int layer = 0;
-  const auto result =
-      std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), layer);
-  if (result.ec != std::errc() || layer < 0) return std::nullopt;
-  return layer;
-}
-
 int NumLayers(const GgufModel& model) {
   int layers = 0;
   for (const TensorInfo& tensor : model.tensors()) {
-    layers = std::max(layers, LayerOf(tensor.name).value_or(-1) + 1);
+    layers = std::max(layers, LayerOfTensor(tensor.name).value_or(-1) + 1);
   }
   return layers;
 }
@@ -99,7 +87,7 @@ QuantType WantedType(const TensorInfo& tensor, const QuantRecipe& recipe, bool t
   if (name == "output.weight" || (tied && name == "token_embd.weight")) return recipe.output;
   if (name.ends_with("attn_qkv.weight")) return recipe.fused;
   const bool sensitive = name.ends_with("attn_v.weight") || name.find("ffn_down") != name.npos;
-  const auto layer = LayerOf(name);
+  const auto layer = LayerOfTensor(name);
   if (sensitive && layer && IsPreciseLayer(*layer, num_layers)) return recipe.precise;
   return recipe.base;
 }
