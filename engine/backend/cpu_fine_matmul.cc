@@ -17,8 +17,8 @@ ActivationFormat FormatOf(const MatMulTarget& target) {
 }
 
 // rest = x - rounded(x), row by row.
-void LeftOver(const float* x, int32_t cols, int32_t group, const int8_t* values, const float* scales,
-              float* rest) {
+void LeftOver(const float* x, int32_t cols, int32_t group, const int8_t* values,
+              const float* scales, float* rest) {
   for (int32_t i = 0; i < cols; ++i) {
     rest[i] = std::fma(-scales[i / group], static_cast<float>(values[i]), x[i]);
   }
@@ -57,7 +57,8 @@ void CpuBackend::FineMatMulOne(Activations both, const MatMulTarget& target) {
 
 void CpuBackend::FineMatMul(Activations x, std::span<const MatMulTarget> targets) {
   if (x.rows == 0) return;
-  for (const ActivationFormat format : {ActivationFormat::kInt8By32, ActivationFormat::kInt8By256}) {
+  for (const ActivationFormat format :
+       {ActivationFormat::kInt8By32, ActivationFormat::kInt8By256}) {
     Activations both;
     for (const MatMulTarget& target : targets) {
       if (FormatOf(target) != format) continue;

@@ -13,8 +13,8 @@ struct Latent {
   Activations rope_key;  // the others
 };
 
-void MatMulOne(const BatchContext& batch, const LayerContext& layer, TensorRole weight, Activations x,
-               Activations out) {
+void MatMulOne(const BatchContext& batch, const LayerContext& layer, TensorRole weight,
+               Activations x, Activations out) {
   const MatMulTarget target = {&layer.weights.At(weight), nullptr, out};
   batch.backend.FineMatMul(x, {&target, 1});
 }

@@ -16,7 +16,7 @@ namespace baton::engine {
 
 struct LocalPipelineOptions {
   std::vector<LayerRange> stages = {};  // empty: one stage
-  int32_t context_length = 0;      // 0: as the model was trained
+  int32_t context_length = 0;           // 0: as the model was trained
   KvType kv_type = KvType::kF16;
   int32_t max_rows = 512;
 };

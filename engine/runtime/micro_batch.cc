@@ -91,8 +91,8 @@ absl::Status CheckSampling(const OutputRow& output, const MicroBatchLimits& limi
                            kMaxTopLogprobs);
   }
   if (params.logit_bias.size() > static_cast<size_t>(limits.vocab_size)) {
-    return InvalidArgument("micro-batch: {} logit biases, expected up to {}", params.logit_bias.size(),
-                           limits.vocab_size);
+    return InvalidArgument("micro-batch: {} logit biases, expected up to {}",
+                           params.logit_bias.size(), limits.vocab_size);
   }
   for (const auto& [id, bias] : params.logit_bias) {
     RETURN_IF_ERROR(CheckTokenId("logit bias of token", id, limits));

@@ -41,8 +41,8 @@ void OutputHead::ComputeLogits(const BatchContext& batch, std::span<const Output
   batch.backend.ToHost(logits, logits_.data());
 }
 
-absl::Status OutputHead::Run(const BatchContext& batch, const MicroBatch& micro_batch, Activations hidden,
-                           std::vector<RowResult>& results) {
+absl::Status OutputHead::Run(const BatchContext& batch, const MicroBatch& micro_batch,
+                             Activations hidden, std::vector<RowResult>& results) {
   const size_t vocab_size = batch.hyperparams.vocab_size;
   const std::span<const OutputRow> outputs = micro_batch.outputs;
   results.resize(outputs.size());

@@ -1,6 +1,7 @@
 // What varies between models in the operations of a layer: small enums and numbers, as values.
 //
-// Rows of the architecture table name them, backends compute them; neither needs the other for that.
+// Rows of the architecture table name them, backends compute them; neither needs the other for
+// that.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@ enum class RopePairs : uint8_t {
   kInterleaved,  // (2i, 2i + 1)
   kHalves        // (i, i + dims/2)
 };
-// Rotation of `dims` numbers of each head, from `offset` on; the others stay. angle(position, i) = position * inv_freq[i].
+// Rotation of `dims` numbers of each head, from `offset` on; the others stay. angle(position, i) =
+// position * inv_freq[i].
 struct RopeParams {
   RopePairs pairs = RopePairs::kInterleaved;
   int32_t dims = 0;
@@ -32,7 +34,8 @@ enum class ActivationKind : uint8_t {
   kGeluQuick,
   kRelu,
   kReluSquared,
-  kSwigluClamped,  // gated only: gate * sigmoid(1.702 gate) * (up + 1), gate and up clamped to limit first
+  kSwigluClamped,  // gated only: gate * sigmoid(1.702 gate) * (up + 1), gate and up clamped to
+                   // limit first
 };
 struct ActivationParams {
   ActivationKind kind = ActivationKind::kSilu;

@@ -1,4 +1,5 @@
-// A tensor that somebody else owns: where it lies, its type and shape. Copy it freely; it must not outlive the bytes.
+// A tensor that somebody else owns: where it lies, its type and shape. Copy it freely; it must not
+// outlive the bytes.
 #pragma once
 
 #include <array>

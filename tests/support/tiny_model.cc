@@ -59,7 +59,8 @@ void SetHyperParams(const TinyModelOptions& o, const ArchSpec& spec, GgufWriter&
   writer.SetUint32(key("attention.head_count_kv"), kKvHeads);
   writer.SetFloat32(key("attention.layer_norm_rms_epsilon"), 1e-5f);
   writer.SetFloat32(key("attention.layer_norm_epsilon"), 1e-5f);
-  writer.SetUint32(key("rope.dimension_count"), spec.head_dim_must_match_rope ? head_dim : head_dim / 2);
+  writer.SetUint32(key("rope.dimension_count"),
+                   spec.head_dim_must_match_rope ? head_dim : head_dim / 2);
   if (spec.window_period > 0) writer.SetUint32(key("attention.sliding_window"), 16);
   if (spec.attention == engine::AttentionKind::kLatent) {
     writer.SetUint32(key("attention.q_lora_rank"), o.optional_tensors ? 32 : 0);
@@ -75,14 +76,16 @@ void SetHyperParams(const TinyModelOptions& o, const ArchSpec& spec, GgufWriter&
   writer.SetUint32(key("expert_shared_count"), 1);
 }
 
-// A fused tensor and the split ones stand for each other: the one that files of this architecture have.
+// A fused tensor and the split ones stand for each other: the one that files of this architecture
+// have.
 bool IsOtherForm(const TensorRow& row, const ArchSpec& spec) {
   return row.has_instead && (row.slices[0].size != Dim::kNone) != spec.fused_qkv;
 }
 
 bool Wanted(const TensorRow& row, const HyperParams& h, int32_t layer, const TinyModelOptions& o) {
   if (row.role == TensorRole::kOutput) return !o.tied;
-  if (IsOtherForm(row, *h.spec) && h.spec->attention == engine::AttentionKind::kStandard) return false;
+  if (IsOtherForm(row, *h.spec) && h.spec->attention == engine::AttentionKind::kStandard)
+    return false;
   const Presence presence = TensorPresence(row, h, layer);
   return presence == Presence::kRequired || (presence == Presence::kOptional && o.optional_tensors);
 }
@@ -100,7 +103,8 @@ struct TinyTensor {
   }
 };
 
-QuantType TypeOf(const TensorRow& row, const std::vector<int64_t>& shape, const TinyModelOptions& o) {
+QuantType TypeOf(const TensorRow& row, const std::vector<int64_t>& shape,
+                 const TinyModelOptions& o) {
   if (row.vector) return QuantType::kF32;
   return shape[0] % kernels::TraitsOf(o.type).block_size == 0 ? o.type : QuantType::kF16;
 }
@@ -127,11 +131,13 @@ bool IsNormWeight(TensorRole role) {
   }
 }
 
-// Uniform in [-1, 1), by the generator's own bits: distributions of the standard library differ between libraries.
+// Uniform in [-1, 1), by the generator's own bits: distributions of the standard library differ
+// between libraries.
 float Uniform(std::mt19937& random) { return static_cast<float>(random() >> 8) * 0x1p-23f - 1.0f; }
 
 template <class Store>
-std::vector<uint8_t> FloatsAs(int64_t count, size_t bytes_each, std::mt19937& random, float scale, const Store& store) {
+std::vector<uint8_t> FloatsAs(int64_t count, size_t bytes_each, std::mt19937& random, float scale,
+                              const Store& store) {
   std::vector<uint8_t> bytes(count * bytes_each);
   for (int64_t i = 0; i < count; ++i) store(Uniform(random) * scale, bytes.data() + i * bytes_each);
   return bytes;
@@ -146,10 +152,12 @@ std::vector<uint8_t> Vector(const TinyTensor& tensor, std::mt19937& random) {
 }
 
 std::vector<uint8_t> Matrix(const TinyTensor& tensor, std::mt19937& random) {
-  const float scale = 1.7f / std::sqrt(static_cast<float>(tensor.shape[0]));  // unit variance passes through
+  const float scale =
+      1.7f / std::sqrt(static_cast<float>(tensor.shape[0]));  // unit variance passes through
   switch (tensor.type) {
     case QuantType::kF32:
-      return FloatsAs(tensor.size(), 4, random, scale, [](float f, uint8_t* to) { std::memcpy(to, &f, 4); });
+      return FloatsAs(tensor.size(), 4, random, scale,
+                      [](float f, uint8_t* to) { std::memcpy(to, &f, 4); });
     case QuantType::kF16:
       return FloatsAs(tensor.size(), 2, random, scale, [](float f, uint8_t* to) {
         const uint16_t half = kernels::FloatToHalf(f);
@@ -160,7 +168,8 @@ std::vector<uint8_t> Matrix(const TinyTensor& tensor, std::mt19937& random) {
   }
 }
 
-std::vector<TinyTensor> DeclareTensors(const HyperParams& h, const TinyModelOptions& o, GgufWriter& writer) {
+std::vector<TinyTensor> DeclareTensors(const HyperParams& h, const TinyModelOptions& o,
+                                       GgufWriter& writer) {
   std::vector<TinyTensor> tensors;
   const auto declare = [&](const TensorRow& row, int32_t layer) {
     if (!Wanted(row, h, layer, o)) return;
@@ -201,7 +210,8 @@ absl::Status WriteTinyModel(const TinyModelOptions& options, const std::string& 
   return writer.WriteTo(path, [&](size_t index, std::ostream& out) {
     const TinyTensor& tensor = tensors[index];
     const auto bytes = tensor.vector ? Vector(tensor, random) : Matrix(tensor, random);
-    out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    out.write(reinterpret_cast<const char*>(bytes.data()),
+              static_cast<std::streamsize>(bytes.size()));
     return absl::OkStatus();
   });
 }

@@ -55,7 +55,8 @@ TEST_F(TinyFileTest, ShapesAreCheckedAgainstHyperParams) {
   ASSERT_TRUE(hyperparams.ok());
   for (LayerHyperParams& layer : hyperparams->layers) layer.num_kv_heads = 4;
   const auto found = FindStageTensors(
-      *hyperparams, {0, 5}, [&](std::string_view name) { return model.FindTensor(name); }, "tiny.gguf");
+      *hyperparams, {0, 5}, [&](std::string_view name) { return model.FindTensor(name); },
+      "tiny.gguf");
   EXPECT_EQ(std::string(Message(found.status())),
             "blk.0.attn_k.weight: shape [64, 32], expected [64, 64] (tiny.gguf)");
 }
@@ -63,15 +64,19 @@ TEST_F(TinyFileTest, ShapesAreCheckedAgainstHyperParams) {
 TEST_F(TinyFileTest, MissingTensorsAreNamed) {
   const GgufModel model = Make({});
   const auto hyperparams = ParseHyperParams(model);
-  for (const std::string absent : {"token_embd.weight", "blk.3.ffn_down.weight", "blk.1.attn_q.weight"}) {
-    const auto find = [&](std::string_view name) { return name == absent ? nullptr : model.FindTensor(name); };
+  for (const std::string absent :
+       {"token_embd.weight", "blk.3.ffn_down.weight", "blk.1.attn_q.weight"}) {
+    const auto find = [&](std::string_view name) {
+      return name == absent ? nullptr : model.FindTensor(name);
+    };
     const auto found = FindStageTensors(*hyperparams, {0, 5}, find, "tiny.gguf");
     EXPECT_THAT(std::string(Message(found.status())), HasSubstr(absent));
   }
 }
 
 TEST_F(TinyFileTest, TensorsThatNoRowAccountsForAreRefused) {
-  const GgufModel model = Make({.architecture = "qwen2"});  // has biases, which are optional in llama
+  const GgufModel model =
+      Make({.architecture = "qwen2"});  // has biases, which are optional in llama
   const auto hyperparams = ParseHyperParams(Make({.architecture = "gemma"}));
   TensorInfo odd = model.tensors()[0];
   odd.name = "blk.0.attn_odd.weight";
@@ -101,7 +106,8 @@ TEST_F(TinyFileTest, CostsAreThoseOfTheStageSpecs) {
     const auto hyperparams = ParseHyperParams(model);
     const auto cost = CostOfModel(model, *hyperparams, KvType::kF16);
     ASSERT_TRUE(cost.ok()) << cost.status();
-    for (const LayerRange layers : {LayerRange{0, 5}, LayerRange{0, 2}, LayerRange{2, 3}, LayerRange{3, 5}}) {
+    for (const LayerRange layers :
+         {LayerRange{0, 5}, LayerRange{0, 2}, LayerRange{2, 3}, LayerRange{3, 5}}) {
       const auto spec = MakeStageSpec(model, *hyperparams, layers, 128, 4, 8, KvType::kF16);
       uint64_t bytes = 0;
       for (const TensorPlacement& tensor : spec->tensors) bytes += tensor.bytes;
@@ -115,7 +121,8 @@ TEST_F(TinyFileTest, CostsAreThoseOfTheStageSpecs) {
 TEST_F(TinyFileTest, StageSpecsRefuseWhatCannotBe) {
   const GgufModel model = Make({});
   const auto hyperparams = ParseHyperParams(model);
-  for (const LayerRange layers : {LayerRange{-1, 2}, LayerRange{3, 3}, LayerRange{0, 6}, LayerRange{4, 2}}) {
+  for (const LayerRange layers :
+       {LayerRange{-1, 2}, LayerRange{3, 3}, LayerRange{0, 6}, LayerRange{4, 2}}) {
     EXPECT_FALSE(MakeStageSpec(model, *hyperparams, layers, 128, 4, 8, KvType::kF16).ok());
   }
   EXPECT_FALSE(MakeStageSpec(model, *hyperparams, {0, 5}, 0, 4, 8, KvType::kF16).ok());
@@ -138,7 +145,8 @@ TEST_F(TinyFileTest, FingerprintsTellModelsApart) {
 
 TEST_F(TinyFileTest, SupportSaysWhatStandsInTheWay) {
   EXPECT_EQ(WhyNot({}), "");
-  EXPECT_THAT(WhyNot({.edit = [](GgufWriter& w) { w.SetString("llama.rope.scaling.type", "none"); }}), "");
+  EXPECT_THAT(
+      WhyNot({.edit = [](GgufWriter& w) { w.SetString("llama.rope.scaling.type", "none"); }}), "");
   const auto rename = [](GgufWriter& w) { w.SetUint32("llama.nextn_predict_layers", 1); };
   EXPECT_EQ(WhyNot({.edit = rename}), "");
 }

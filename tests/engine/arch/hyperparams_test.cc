@@ -45,9 +45,12 @@ absl::StatusOr<HyperParams> ParseEdited(const std::string& architecture, const E
   return Parse(writer);
 }
 
-void Ints(GgufWriter& writer, std::string_view key, const std::vector<int32_t>& values) { writer.SetInts(key, values); }
+void Ints(GgufWriter& writer, std::string_view key, const std::vector<int32_t>& values) {
+  writer.SetInts(key, values);
+}
 
-// ---- What is refused, and that the error names the key --------------------------------------------------------------
+// ---- What is refused, and that the error names the key
+// --------------------------------------------------------------
 
 struct Refusal {
   const char* name;
@@ -56,43 +59,79 @@ struct Refusal {
 };
 
 const Refusal kRefusals[] = {
-    {"ArchitectureAbsent", [](GgufWriter& w) { w.Remove("general.architecture"); }, {"general.architecture"}},
-    {"ArchitectureUnknown", [](GgufWriter& w) { w.SetString("general.architecture", "nosuch"); },
+    {"ArchitectureAbsent",
+     [](GgufWriter& w) { w.Remove("general.architecture"); },
+     {"general.architecture"}},
+    {"ArchitectureUnknown",
+     [](GgufWriter& w) { w.SetString("general.architecture", "nosuch"); },
      {"general.architecture", "nosuch", "llama", "qwen2"}},
-    {"ContextAbsent", [](GgufWriter& w) { w.Remove("llama.context_length"); }, {"llama.context_length"}},
-    {"ContextZero", [](GgufWriter& w) { w.SetUint32("llama.context_length", 0); }, {"llama.context_length", "0"}},
-    {"HiddenAbsent", [](GgufWriter& w) { w.Remove("llama.embedding_length"); }, {"llama.embedding_length"}},
-    {"HiddenString", [](GgufWriter& w) { w.SetString("llama.embedding_length", "64"); }, {"llama.embedding_length"}},
-    {"HiddenNegative", [](GgufWriter& w) { w.SetInt32("llama.embedding_length", -64); }, {"llama.embedding_length"}},
-    {"LayersHuge", [](GgufWriter& w) { w.SetUint64("llama.block_count", 1ull << 40); }, {"llama.block_count"}},
-    {"HeadsAbsent", [](GgufWriter& w) { w.Remove("llama.attention.head_count"); }, {"llama.attention.head_count"}},
-    {"HeadsZero", [](GgufWriter& w) { w.SetUint32("llama.attention.head_count", 0); },
+    {"ContextAbsent",
+     [](GgufWriter& w) { w.Remove("llama.context_length"); },
+     {"llama.context_length"}},
+    {"ContextZero",
+     [](GgufWriter& w) { w.SetUint32("llama.context_length", 0); },
+     {"llama.context_length", "0"}},
+    {"HiddenAbsent",
+     [](GgufWriter& w) { w.Remove("llama.embedding_length"); },
+     {"llama.embedding_length"}},
+    {"HiddenString",
+     [](GgufWriter& w) { w.SetString("llama.embedding_length", "64"); },
+     {"llama.embedding_length"}},
+    {"HiddenNegative",
+     [](GgufWriter& w) { w.SetInt32("llama.embedding_length", -64); },
+     {"llama.embedding_length"}},
+    {"LayersHuge",
+     [](GgufWriter& w) { w.SetUint64("llama.block_count", 1ull << 40); },
+     {"llama.block_count"}},
+    {"HeadsAbsent",
+     [](GgufWriter& w) { w.Remove("llama.attention.head_count"); },
+     {"llama.attention.head_count"}},
+    {"HeadsZero",
+     [](GgufWriter& w) { w.SetUint32("llama.attention.head_count", 0); },
      {"llama.attention.head_count", "0"}},
-    {"HeadsNotADivisor", [](GgufWriter& w) { w.SetUint32("llama.attention.head_count", 5); },
+    {"HeadsNotADivisor",
+     [](GgufWriter& w) { w.SetUint32("llama.attention.head_count", 5); },
      {"llama.embedding_length", "5 heads"}},
-    {"KvHeadsShortArray", [](GgufWriter& w) { Ints(w, "llama.attention.head_count_kv", {2}); },
+    {"KvHeadsShortArray",
+     [](GgufWriter& w) { Ints(w, "llama.attention.head_count_kv", {2}); },
      {"llama.attention.head_count_kv", "1 values", "2 layers"}},
-    {"KvHeadsZeroInArray", [](GgufWriter& w) { Ints(w, "llama.attention.head_count_kv", {0, 2}); },
+    {"KvHeadsZeroInArray",
+     [](GgufWriter& w) {
+       Ints(w, "llama.attention.head_count_kv", {0, 2});
+     },
      {"llama.attention.head_count_kv", "0"}},
-    {"KvHeadsNotADivisor", [](GgufWriter& w) { w.SetUint32("llama.attention.head_count_kv", 3); },
+    {"KvHeadsNotADivisor",
+     [](GgufWriter& w) { w.SetUint32("llama.attention.head_count_kv", 3); },
      {"llama.attention.head_count_kv", "3", "4 heads"}},
-    {"EpsAbsent", [](GgufWriter& w) { w.Remove("llama.attention.layer_norm_rms_epsilon"); },
+    {"EpsAbsent",
+     [](GgufWriter& w) { w.Remove("llama.attention.layer_norm_rms_epsilon"); },
      {"llama.attention.layer_norm_rms_epsilon"}},
-    {"EpsNan", [](GgufWriter& w) { w.SetFloat32("llama.attention.layer_norm_rms_epsilon", NAN); },
+    {"EpsNan",
+     [](GgufWriter& w) { w.SetFloat32("llama.attention.layer_norm_rms_epsilon", NAN); },
      {"llama.attention.layer_norm_rms_epsilon"}},
-    {"FfnAbsent", [](GgufWriter& w) { w.Remove("llama.feed_forward_length"); }, {"llama.feed_forward_length"}},
-    {"RopeDimsOtherThanHead", [](GgufWriter& w) { w.SetUint32("llama.rope.dimension_count", 8); },
+    {"FfnAbsent",
+     [](GgufWriter& w) { w.Remove("llama.feed_forward_length"); },
+     {"llama.feed_forward_length"}},
+    {"RopeDimsOtherThanHead",
+     [](GgufWriter& w) { w.SetUint32("llama.rope.dimension_count", 8); },
      {"llama.rope.dimension_count", "8", "16"}},
-    {"RopeTypeUnknown", [](GgufWriter& w) { w.SetString("llama.rope.scaling.type", "spiral"); },
+    {"RopeTypeUnknown",
+     [](GgufWriter& w) { w.SetString("llama.rope.scaling.type", "spiral"); },
      {"llama.rope.scaling.type", "spiral"}},
-    {"RopeFactorNegative", [](GgufWriter& w) { w.SetFloat32("llama.rope.scaling.factor", -2); },
+    {"RopeFactorNegative",
+     [](GgufWriter& w) { w.SetFloat32("llama.rope.scaling.factor", -2); },
      {"llama.rope.scaling.factor", "-2"}},
-    {"RopeFactorNan", [](GgufWriter& w) { w.SetFloat32("llama.rope.scaling.factor", NAN); },
+    {"RopeFactorNan",
+     [](GgufWriter& w) { w.SetFloat32("llama.rope.scaling.factor", NAN); },
      {"llama.rope.scaling.factor"}},
     {"RopeBaseInfinite",
-     [](GgufWriter& w) { w.SetFloat32("llama.rope.freq_base", std::numeric_limits<float>::infinity()); },
+     [](GgufWriter& w) {
+       w.SetFloat32("llama.rope.freq_base", std::numeric_limits<float>::infinity());
+     },
      {"llama.rope.freq_base"}},
-    {"ExpertsUsedAbsent", [](GgufWriter& w) { w.SetUint32("llama.expert_count", 4); }, {"llama.expert_used_count"}},
+    {"ExpertsUsedAbsent",
+     [](GgufWriter& w) { w.SetUint32("llama.expert_count", 4); },
+     {"llama.expert_used_count"}},
     {"ExpertsUsedTooMany",
      [](GgufWriter& w) {
        w.SetUint32("llama.expert_count", 4);
@@ -106,8 +145,12 @@ const Refusal kRefusals[] = {
        w.SetUint32("llama.expert_gating_func", 9);
      },
      {"llama.expert_gating_func", "9"}},
-    {"VocabularyUnknown", [](GgufWriter& w) { w.Remove("llama.vocab_size"); }, {"llama.vocab_size"}},
-    {"NotCausal", [](GgufWriter& w) { w.SetBool("llama.attention.causal", false); }, {"llama.attention.causal"}},
+    {"VocabularyUnknown",
+     [](GgufWriter& w) { w.Remove("llama.vocab_size"); },
+     {"llama.vocab_size"}},
+    {"NotCausal",
+     [](GgufWriter& w) { w.SetBool("llama.attention.causal", false); },
+     {"llama.attention.causal"}},
 };
 
 class RefusalTest : public ::testing::TestWithParam<Refusal> {};
@@ -115,13 +158,15 @@ class RefusalTest : public ::testing::TestWithParam<Refusal> {};
 TEST_P(RefusalTest, NamesTheKey) {
   const auto parsed = ParseEdited("llama", GetParam().edit);
   ASSERT_FALSE(parsed.ok());
-  for (const std::string& part : GetParam().says) EXPECT_THAT(std::string(Message(parsed.status())), HasSubstr(part));
+  for (const std::string& part : GetParam().says)
+    EXPECT_THAT(std::string(Message(parsed.status())), HasSubstr(part));
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, RefusalTest, ::testing::ValuesIn(kRefusals),
                          [](const auto& test) { return test.param.name; });
 
-// ---- What is right --------------------------------------------------------------------------------------------------
+// ---- What is right
+// --------------------------------------------------------------------------------------------------
 
 std::vector<int32_t> KvHeads(const HyperParams& h) {
   std::vector<int32_t> heads;
@@ -131,9 +176,14 @@ std::vector<int32_t> KvHeads(const HyperParams& h) {
 
 TEST(HyperParamsTest, KvHeadsAbsentScalarOrArray) {
   const auto absent = ParseEdited("llama", [](GgufWriter&) {});
-  const auto scalar = ParseEdited("llama", [](GgufWriter& w) { w.SetUint32("llama.attention.head_count_kv", 2); });
-  const auto same = ParseEdited("llama", [](GgufWriter& w) { Ints(w, "llama.attention.head_count_kv", {2, 2}); });
-  const auto mixed = ParseEdited("llama", [](GgufWriter& w) { Ints(w, "llama.attention.head_count_kv", {2, 4}); });
+  const auto scalar =
+      ParseEdited("llama", [](GgufWriter& w) { w.SetUint32("llama.attention.head_count_kv", 2); });
+  const auto same = ParseEdited("llama", [](GgufWriter& w) {
+    Ints(w, "llama.attention.head_count_kv", {2, 2});
+  });
+  const auto mixed = ParseEdited("llama", [](GgufWriter& w) {
+    Ints(w, "llama.attention.head_count_kv", {2, 4});
+  });
   ASSERT_TRUE(absent.ok() && scalar.ok() && same.ok() && mixed.ok());
   EXPECT_EQ(KvHeads(*absent), (std::vector<int32_t>{4, 4}));
   EXPECT_EQ(KvHeads(*scalar), (std::vector<int32_t>{2, 2}));
@@ -167,14 +217,16 @@ TEST(HyperParamsTest, HeadSizeNeedNotBeHiddenOverHeads) {
 }
 
 TEST(HyperParamsTest, OthersRotateTheirFirstDimensions) {
-  const auto h = ParseEdited("qwen2", [](GgufWriter& w) { w.SetUint32("qwen2.rope.dimension_count", 8); });
+  const auto h =
+      ParseEdited("qwen2", [](GgufWriter& w) { w.SetUint32("qwen2.rope.dimension_count", 8); });
   ASSERT_TRUE(h.ok()) << h.status();
   EXPECT_EQ(h->rope.dims, 8);
 }
 
 TEST(HyperParamsTest, VocabularyIsThatOfTheTokens) {
   const std::vector<std::string> tokens(37, "x");
-  const auto h = ParseEdited("llama", [&](GgufWriter& w) { w.SetStrings("tokenizer.ggml.tokens", tokens); });
+  const auto h =
+      ParseEdited("llama", [&](GgufWriter& w) { w.SetStrings("tokenizer.ggml.tokens", tokens); });
   ASSERT_TRUE(h.ok()) << h.status();
   EXPECT_EQ(h->vocab_size, 37);
 }
@@ -209,9 +261,12 @@ TEST_P(ScalingTest, IsRead) {
 
 const ScalingCase kScalings[] = {
     {"Absent", [](GgufWriter&) {}, RopeScaling::kNone, 1},
-    {"FactorAlone", [](GgufWriter& w) { w.SetFloat32("llama.rope.scaling.factor", 2); }, RopeScaling::kLinear, 2},
-    {"FactorZero", [](GgufWriter& w) { w.SetFloat32("llama.rope.scaling.factor", 0); }, RopeScaling::kNone, 1},
-    {"OldKey", [](GgufWriter& w) { w.SetFloat32("llama.rope.scale_linear", 4); }, RopeScaling::kLinear, 4},
+    {"FactorAlone", [](GgufWriter& w) { w.SetFloat32("llama.rope.scaling.factor", 2); },
+     RopeScaling::kLinear, 2},
+    {"FactorZero", [](GgufWriter& w) { w.SetFloat32("llama.rope.scaling.factor", 0); },
+     RopeScaling::kNone, 1},
+    {"OldKey", [](GgufWriter& w) { w.SetFloat32("llama.rope.scale_linear", 4); },
+     RopeScaling::kLinear, 4},
     {"None",
      [](GgufWriter& w) {
        w.SetString("llama.rope.scaling.type", "none");

@@ -51,8 +51,11 @@ TEST(RopeTest, NoneIgnoresTheFactor) {
 }
 
 TEST(RopeTest, YarnKeepsFastPairsAndInterpolatesSlowOnes) {
-  const RopeHyperParams yarn{
-      .dims = 64, .theta = 10000.0, .scaling = RopeScaling::kYarn, .factor = 4.0, .original_context_length = 4096};
+  const RopeHyperParams yarn{.dims = 64,
+                             .theta = 10000.0,
+                             .scaling = RopeScaling::kYarn,
+                             .factor = 4.0,
+                             .original_context_length = 4096};
   const auto plain = RopeFrequencies({.dims = 64, .theta = 10000.0}, {});
   const auto scaled = RopeFrequencies(yarn, {});
   EXPECT_EQ(scaled.front(), plain.front());
@@ -69,7 +72,8 @@ TEST(RopeTest, YarnMagnitude) {
   EXPECT_EQ(RopeMagnitude({.scaling = RopeScaling::kLinear, .factor = 4.0}), 1.0);
   EXPECT_EQ(RopeMagnitude({.attention_factor = 1.19}), 1.19);
   // With a log multiplier the growth is in the scores instead.
-  const RopeHyperParams multiplied{.scaling = RopeScaling::kYarn, .factor = 4.0, .log_multiplier = 0.0707};
+  const RopeHyperParams multiplied{
+      .scaling = RopeScaling::kYarn, .factor = 4.0, .log_multiplier = 0.0707};
   EXPECT_EQ(RopeMagnitude(multiplied), 1.0);
   EXPECT_NEAR(YarnScoreFactor(multiplied), 1.0 + 0.0707 * std::log(4.0), 1e-12);
 }

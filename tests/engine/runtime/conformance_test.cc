@@ -1,5 +1,5 @@
-// Logits of the shared conformance models against exact arithmetic, within each file's own limits, on the KV types that
-// have limits. Loops over the folders: a new file needs no new test.
+// Logits of the shared conformance models against exact arithmetic, within each file's own limits,
+// on the KV types that have limits. Loops over the folders: a new file needs no new test.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,8 @@ std::vector<std::string> ModelsOf(const std::string& folder) {
   const std::string root = testing::TestDataDir();
   if (root.empty()) return models;
   for (const auto& entry : std::filesystem::directory_iterator(root + "/conformance/" + folder)) {
-    if (entry.path().extension() == ".gguf") models.push_back(folder + "/" + entry.path().stem().string());
+    if (entry.path().extension() == ".gguf")
+      models.push_back(folder + "/" + entry.path().stem().string());
   }
   std::ranges::sort(models);
   return models;
@@ -46,7 +47,8 @@ std::vector<float> ReadFloats(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   std::vector<float> values(static_cast<size_t>(file.tellg()) / sizeof(float));
   file.seekg(0);
-  file.read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(float)));
+  file.read(reinterpret_cast<char*>(values.data()),
+            static_cast<std::streamsize>(values.size() * sizeof(float)));
   return values;
 }
 
@@ -61,7 +63,8 @@ double Nmse(std::span<const float> ours, std::span<const float> exact) {
   return error / power;
 }
 
-// Logits of a case's stored positions: the last rows of the prompt, then one fed token after another.
+// Logits of a case's stored positions: the last rows of the prompt, then one fed token after
+// another.
 std::vector<float> RunCase(LocalPipeline& pipeline, const json& test, size_t rows) {
   const auto prompt = test["prompt"].get<std::vector<TokenId>>();
   const auto fed = test["fed_after_prompt"].get<std::vector<TokenId>>();
@@ -76,7 +79,8 @@ std::vector<float> RunCase(LocalPipeline& pipeline, const json& test, size_t row
   return *logits;
 }
 
-void CheckArgmax(const json& test, std::span<const float> ours, size_t vocab_size, double least_margin) {
+void CheckArgmax(const json& test, std::span<const float> ours, size_t vocab_size,
+                 double least_margin) {
   const auto argmax = test["exact"]["argmax"].get<std::vector<int>>();
   const auto margin = test["exact"]["margin"].get<std::vector<double>>();
   for (size_t row = 0; row < argmax.size(); ++row) {
@@ -104,7 +108,8 @@ TEST_P(ConformanceTest, LogitsWithinLimits) {
   const auto backend = MakeBackend({.device = "cpu", .threads = 1});
   ASSERT_TRUE(backend.ok()) << backend.status();
   for (const KvCase& kv : kKvCases) {
-    auto pipeline = LocalPipeline::Open(*model, {.context_length = 512, .kv_type = kv.type}, backend->get());
+    auto pipeline =
+        LocalPipeline::Open(*model, {.context_length = 512, .kv_type = kv.type}, backend->get());
     ASSERT_TRUE(pipeline.ok()) << pipeline.status();
     for (const json& test : description["cases"]) {
       const auto exact = ReadFloats(folder + test["exact"]["logits"].get<std::string>());
@@ -126,11 +131,15 @@ TEST_P(ConformanceTest, LogitsWithinLimits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, ConformanceTest, ::testing::ValuesIn(AllModels()), [](const auto& test) {
-  std::string name = test.param;
-  std::ranges::replace_if(name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Files, ConformanceTest, ::testing::ValuesIn(AllModels()),
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           std::ranges::replace_if(
+                               name,
+                               [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); },
+                               '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace baton::engine

@@ -1,4 +1,5 @@
-// The same bits however a model is run: stages, chunks of the prompt, threads and instruction sets are nobody's business.
+// The same bits however a model is run: stages, chunks of the prompt, threads and instruction sets
+// are nobody's business.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,7 +25,8 @@ constexpr int kPromptTokens = 40;  // two KV blocks, the second not full
 
 std::vector<TokenId> Prompt() {
   std::vector<TokenId> tokens(kPromptTokens);
-  for (int i = 0; i < kPromptTokens; ++i) tokens[i] = 3 + (i * 37 + i * i) % (testing::kTinyVocabSize - 3);
+  for (int i = 0; i < kPromptTokens; ++i)
+    tokens[i] = 3 + (i * 37 + i * i) % (testing::kTinyVocabSize - 3);
   return tokens;
 }
 
@@ -60,7 +62,8 @@ std::vector<float> LogitsOf(const GgufModel& model, const Manner& manner, KvType
   return logits.ok() ? *logits : std::vector<float>();
 }
 
-// One of each at least; together they are few, since every model of the tables goes through all of them.
+// One of each at least; together they are few, since every model of the tables goes through all of
+// them.
 std::vector<Manner> Manners() {
   std::vector<Manner> manners = {{.stages = 2, .chunk = 1},
                                  {.stages = 3, .chunk = 7, .threads = 2},
@@ -78,7 +81,8 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
 void ExpectOneAnswer(const TinyModelOptions& options, KvType kv_type) {
   const testing::TempDir dir;
   const std::string path = dir.File("tiny.gguf");
-  ASSERT_TRUE(testing::WriteTinyModel(options, path).ok()) << testing::WriteTinyModel(options, path);
+  ASSERT_TRUE(testing::WriteTinyModel(options, path).ok())
+      << testing::WriteTinyModel(options, path);
   const auto model = GgufModel::Open(path);
   ASSERT_TRUE(model.ok()) << model.status();
   ASSERT_TRUE(CheckSupported(*model).ok()) << CheckSupported(*model);
@@ -86,11 +90,12 @@ void ExpectOneAnswer(const TinyModelOptions& options, KvType kv_type) {
   const std::vector<float> expected = LogitsOf(*model, {}, kv_type);
   ASSERT_EQ(expected.size(), static_cast<size_t>(kPromptTokens) * testing::kTinyVocabSize);
   for (const float logit : expected) ASSERT_TRUE(std::isfinite(logit));
-  EXPECT_NE(std::memcmp(&expected[0], &expected[testing::kTinyVocabSize], 64), 0) << "rows all alike";
+  EXPECT_NE(std::memcmp(&expected[0], &expected[testing::kTinyVocabSize], 64), 0)
+      << "rows all alike";
   for (const Manner& manner : Manners()) {
     EXPECT_TRUE(SameBits(LogitsOf(*model, manner, kv_type), expected))
-        << manner.stages << " stages, chunk " << manner.chunk << ", " << manner.threads << " threads, isa '"
-        << manner.isa << "'";
+        << manner.stages << " stages, chunk " << manner.chunk << ", " << manner.threads
+        << " threads, isa '" << manner.isa << "'";
   }
 }
 
@@ -121,7 +126,8 @@ TEST_P(ArchitectureTest, Experts) {
 INSTANTIATE_TEST_SUITE_P(Table, ArchitectureTest, ::testing::ValuesIn(ArchitectureNames()),
                          [](const auto& test) {
                            std::string name(test.param);
-                           for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+                           for (char& c : name)
+                             c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
                            return name;
                          });
 
@@ -135,14 +141,16 @@ TEST_P(WeightTypeTest, OneAnswer) {
 std::vector<int> TypesWithKernels() {
   std::vector<int> types;
   for (int id = 0; id < kernels::kNumQuantTypes; ++id) {
-    if (kernels::kQuantTraits[id].activation != kernels::ActivationFormat::kNone) types.push_back(id);
+    if (kernels::kQuantTraits[id].activation != kernels::ActivationFormat::kNone)
+      types.push_back(id);
   }
   return types;
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, WeightTypeTest, ::testing::ValuesIn(TypesWithKernels()), [](const auto& test) {
-  return std::string(kernels::kQuantTraits[test.param].name);
-});
+INSTANTIATE_TEST_SUITE_P(Table, WeightTypeTest, ::testing::ValuesIn(TypesWithKernels()),
+                         [](const auto& test) {
+                           return std::string(kernels::kQuantTraits[test.param].name);
+                         });
 
 }  // namespace
 }  // namespace baton::engine

@@ -1,4 +1,5 @@
-// Published models against exact arithmetic: greedy tokens with their margins, and logits of the first and last row.
+// Published models against exact arithmetic: greedy tokens with their margins, and logits of the
+// first and last row.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +29,8 @@ std::vector<float> ReadFloats(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   std::vector<float> values(static_cast<size_t>(file.tellg()) / sizeof(float));
   file.seekg(0);
-  file.read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(float)));
+  file.read(reinterpret_cast<char*>(values.data()),
+            static_cast<std::streamsize>(values.size() * sizeof(float)));
   return values;
 }
 
@@ -53,10 +55,13 @@ struct CentredError {
 
 struct RealCase {
   const json& test;
-  std::vector<float> logits;  // [tokens + 1, vocab_size]: after the prompt, then after each new token
+  std::vector<float>
+      logits;  // [tokens + 1, vocab_size]: after the prompt, then after each new token
   size_t vocab_size;
 
-  std::span<const float> Row(size_t row) const { return std::span(logits).subspan(row * vocab_size, vocab_size); }
+  std::span<const float> Row(size_t row) const {
+    return std::span(logits).subspan(row * vocab_size, vocab_size);
+  }
 };
 
 // The prompt and the given continuation in chunks: the same bits as one token after another.
@@ -97,8 +102,10 @@ void CheckLogits(const RealCase& run, const std::string& folder, const std::stri
   EXPECT_LE(nmse, limit);
 }
 
-absl::StatusOr<LocalPipeline> OpenPipeline(const GgufModel& model, KvType kv_type, Backend* backend) {
-  return LocalPipeline::Open(model, {.context_length = 2048, .kv_type = kv_type, .max_rows = 64}, backend);
+absl::StatusOr<LocalPipeline> OpenPipeline(const GgufModel& model, KvType kv_type,
+                                           Backend* backend) {
+  return LocalPipeline::Open(model, {.context_length = 2048, .kv_type = kv_type, .max_rows = 64},
+                             backend);
 }
 
 class RealModelTest : public ::testing::TestWithParam<const char*> {};
@@ -108,7 +115,8 @@ TEST_P(RealModelTest, ExactGreedyTokensAndLogits) {
   const std::string folder = testing::TestDataDir() + "/conformance/real/";
   const json description = ReadJson(folder + GetParam() + ".json");
   const std::string path = testing::RealModelPath(std::string(GetParam()) + ".gguf");
-  if (path.empty()) GTEST_SKIP() << GetParam() << " is not in the cache: scripts/fetch_model.sh gets it";
+  if (path.empty())
+    GTEST_SKIP() << GetParam() << " is not in the cache: scripts/fetch_model.sh gets it";
   const auto model = GgufModel::Open(path);
   ASSERT_TRUE(model.ok()) << model.status();
   const auto backend = MakeBackend({.device = "cpu"});
@@ -132,7 +140,8 @@ INSTANTIATE_TEST_SUITE_P(Models, RealModelTest,
 TEST(SmallRealModelTest, GreedyTokens) {
   const json description = ReadJson(BATON_TEST_FOLDER "/data/smollm2_greedy.json");
   const std::string path = testing::RealModelPath(description["model"].get<std::string>());
-  if (path.empty()) GTEST_SKIP() << "SmolLM2 is not in the cache: scripts/fetch_model.sh smollm2 gets it";
+  if (path.empty())
+    GTEST_SKIP() << "SmolLM2 is not in the cache: scripts/fetch_model.sh smollm2 gets it";
   const auto model = GgufModel::Open(path);
   ASSERT_TRUE(model.ok()) << model.status();
   const auto backend = MakeBackend({.device = "cpu"});

@@ -27,7 +27,8 @@ constexpr int32_t kBlocks = 2;
 
 std::vector<TokenId> Prompt(int32_t vocab_size) {
   std::vector<TokenId> tokens(20);
-  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>(3 + i * 11) % vocab_size;
+  for (size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<TokenId>(3 + i * 11) % vocab_size;
   return tokens;
 }
 
@@ -61,10 +62,12 @@ class StageTest : public ::testing::Test {
     EXPECT_TRUE(spec.ok()) << spec.status();
     return *std::move(spec);
   }
-  absl::StatusOr<std::unique_ptr<Stage>> Load(const StageSpec& spec, const std::string& models_dir) {
+  absl::StatusOr<std::unique_ptr<Stage>> Load(const StageSpec& spec,
+                                              const std::string& models_dir) {
     return Stage::Load(spec, {.models_dir = models_dir, .progress = {}}, backend_.get());
   }
-  // Logits after the last token of the prompt, by one stage per range, each with its own models folder.
+  // Logits after the last token of the prompt, by one stage per range, each with its own models
+  // folder.
   std::vector<float> RunStages(const GgufModel& model, const std::vector<LayerRange>& ranges,
                                const std::vector<std::string>& folders) {
     HiddenStates hidden;
@@ -114,8 +117,8 @@ TEST_F(StageTest, ReportsProgressToTheEnd) {
     last = done;
     total = all;
   };
-  const auto stage = Stage::Load(SpecOf(model, {0, 5}), {.models_dir = dir_.path(), .progress = progress},
-                                 backend_.get());
+  const auto stage = Stage::Load(SpecOf(model, {0, 5}),
+                                 {.models_dir = dir_.path(), .progress = progress}, backend_.get());
   ASSERT_TRUE(stage.ok()) << stage.status();
   EXPECT_EQ(last, total);
   EXPECT_EQ(total, (*stage)->weights_bytes());
@@ -169,7 +172,8 @@ TEST_F(StageTest, GreedySamplesAndScoresComeFromTheSameLogits) {
   MicroBatch batch = BatchOf(Prompt(testing::kTinyVocabSize));
   StageOutput logits;
   ASSERT_TRUE((*stage)->Run(batch, nullptr, &logits).ok());
-  const auto best = std::ranges::max_element(logits.results[0].logits) - logits.results[0].logits.begin();
+  const auto best =
+      std::ranges::max_element(logits.results[0].logits) - logits.results[0].logits.begin();
 
   batch.outputs[0].kind = OutputKind::kSample;
   batch.outputs[0].sampling.temperature = 0;
@@ -185,7 +189,8 @@ TEST_F(StageTest, GreedySamplesAndScoresComeFromTheSameLogits) {
   EXPECT_EQ(score.results[0].logprob, sample.results[0].logprob);
 }
 
-// ---- Split sets -----------------------------------------------------------------------------------------------------
+// ---- Split sets
+// -----------------------------------------------------------------------------------------------------
 
 TEST_F(StageTest, SharedSplitSetEqualsItsSource) {
   SKIP_WITHOUT_TEST_DATA();
@@ -199,7 +204,8 @@ TEST_F(StageTest, SharedSplitSetEqualsItsSource) {
 }
 
 // Indices of the tensors that each stage needs.
-std::vector<std::vector<size_t>> TensorsOfStages(const GgufModel& model, const std::vector<LayerRange>& ranges) {
+std::vector<std::vector<size_t>> TensorsOfStages(const GgufModel& model,
+                                                 const std::vector<LayerRange>& ranges) {
   std::vector<std::vector<size_t>> stages;
   const auto hyperparams = ParseHyperParams(model);
   const auto find = [&](std::string_view name) { return model.FindTensor(name); };
@@ -230,7 +236,8 @@ TEST_F(StageTest, EachWorkerHasOnlyThePartsItNeeds) {
     const StageSpec spec = SpecOf(split, ranges[i]);
     for (const TensorPlacement& tensor : spec.tensors) {
       const std::string& name = spec.parts[tensor.part].file_name;
-      std::filesystem::copy(dir_.File(name), folders[i].File(name), std::filesystem::copy_options::skip_existing);
+      std::filesystem::copy(dir_.File(name), folders[i].File(name),
+                            std::filesystem::copy_options::skip_existing);
     }
     const auto files = std::distance(std::filesystem::directory_iterator(paths[i]), {});
     EXPECT_LT(static_cast<size_t>(files), split.parts().size());
@@ -240,7 +247,8 @@ TEST_F(StageTest, EachWorkerHasOnlyThePartsItNeeds) {
   EXPECT_TRUE(SameBits(RunStages(split, ranges, paths), expected));
 }
 
-// ---- What a coordinator may send that is wrong ----------------------------------------------------------------------
+// ---- What a coordinator may send that is wrong
+// ----------------------------------------------------------------------
 
 struct BadSpec {
   const char* name;
@@ -250,20 +258,31 @@ struct BadSpec {
 
 const BadSpec kBadSpecs[] = {
     {"NoHeader", [](StageSpec& s) { s.model_header.clear(); }, "model header"},
-    {"HeaderCut", [](StageSpec& s) { s.model_header.resize(s.model_header.size() / 2); }, "model header"},
+    {"HeaderCut", [](StageSpec& s) { s.model_header.resize(s.model_header.size() / 2); },
+     "model header"},
     {"LayersBeyond", [](StageSpec& s) { s.layers.end = 6; }, "layers [0, 6)"},
-    {"LayersEmpty", [](StageSpec& s) { s.layers = {2, 2}; }, "layers [2, 2)"},
+    {"LayersEmpty",
+     [](StageSpec& s) {
+       s.layers = {2, 2};
+     },
+     "layers [2, 2)"},
     {"LayersNegative", [](StageSpec& s) { s.layers.begin = -1; }, "layers [-1, 5)"},
     {"ContextZero", [](StageSpec& s) { s.context_length = 0; }, "context 0"},
     {"BlocksNegative", [](StageSpec& s) { s.num_kv_blocks = -1; }, "-1 KV blocks"},
-    {"TensorMissing", [](StageSpec& s) { s.tensors.erase(s.tensors.begin()); }, "token_embd.weight: no such tensor"},
+    {"TensorMissing", [](StageSpec& s) { s.tensors.erase(s.tensors.begin()); },
+     "token_embd.weight: no such tensor"},
     {"TensorTwice", [](StageSpec& s) { s.tensors.push_back(s.tensors[0]); }, "twice"},
-    {"TypeUndefined", [](StageSpec& s) { s.tensors[0].type = static_cast<kernels::QuantType>(777); }, "type id 777"},
-    {"ShapeOther", [](StageSpec& s) { std::swap(s.tensors[0].ne[0], s.tensors[0].ne[1]); }, "token_embd.weight"},
+    {"TypeUndefined",
+     [](StageSpec& s) { s.tensors[0].type = static_cast<kernels::QuantType>(777); }, "type id 777"},
+    {"ShapeOther", [](StageSpec& s) { std::swap(s.tensors[0].ne[0], s.tensors[0].ne[1]); },
+     "token_embd.weight"},
     {"ShapeEmpty", [](StageSpec& s) { s.tensors[0].ne.clear(); }, "0 dimensions"},
     {"ShapeNegative", [](StageSpec& s) { s.tensors[0].ne[1] = -4; }, "a dimension of -4"},
     {"ShapeOverflows",
-     [](StageSpec& s) { s.tensors[0].ne = {1ll << 40, 1ll << 40, 1ll << 40}; }, "token_embd.weight"},
+     [](StageSpec& s) {
+       s.tensors[0].ne = {1ll << 40, 1ll << 40, 1ll << 40};
+     },
+     "token_embd.weight"},
     {"BytesOther", [](StageSpec& s) { s.tensors[0].bytes += 1; }, "token_embd.weight"},
     {"PartUnknown", [](StageSpec& s) { s.tensors[0].part = 3; }, "part 3"},
     {"OffsetBeyond", [](StageSpec& s) { s.tensors[0].file_offset = ~0ull; }, "expected within"},
