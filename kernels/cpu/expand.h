@@ -50,79 +50,147 @@ inline void ExpandValues(const Block& b, uint8_t* out) {
   }
 }
 
-inline void ExpandNibbles(const uint8_t* qs, int bytes, uint8_t* out) {
-  for (int i = 0; i < bytes; ++i) out[i] = qs[i] & 15;
-  for (int i = 0; i < bytes; ++i) out[bytes + i] = qs[i] >> 4;
+// Bytes side by side, as GCC and Clang know them for every instruction set.
+template <int Size>
+struct ByteVector {
+  typedef uint8_t Type __attribute__((vector_size(Size)));
+};
+template <int Size>
+using Bytes = typename ByteVector<Size>::Type;
+template <int Size>
+inline Bytes<Size> LoadBytes(const uint8_t* p) {
+  Bytes<Size> v;
+  memcpy(&v, p, Size);
+  return v;
 }
-inline void ExpandValues(const BlockQ4_0& b, uint8_t* out) { ExpandNibbles(b.qs, 16, out); }
-inline void ExpandValues(const BlockQ4_1& b, uint8_t* out) { ExpandNibbles(b.qs, 16, out); }
+template <class V>
+inline void StoreBytes(V v, uint8_t* p) {
+  memcpy(p, &v, sizeof(v));
+}
+
+template <int Size>
+inline void ExpandNibbles(const uint8_t* qs, uint8_t* out) {
+  const Bytes<Size> v = LoadBytes<Size>(qs);
+  StoreBytes(v & 15, out);
+  StoreBytes(v >> 4, out + Size);
+}
+// Adds bit i of qh, as 16, to value i.
 inline void AddFifthBits(const uint8_t* qh, uint8_t* out) {
-  for (int i = 0; i < 32; ++i) out[i] |= static_cast<uint8_t>((qh[i / 8] >> (i % 8) & 1) << 4);
+  constexpr Bytes<8> kBit = {1, 2, 4, 8, 16, 32, 64, 128};
+  for (int i = 0; i < 4; ++i) {
+    const Bytes<8> spread = Bytes<8>{} + qh[i];
+    const Bytes<8> set = reinterpret_cast<Bytes<8>>((spread & kBit) == kBit);
+    StoreBytes(LoadBytes<8>(out + 8 * i) | (set & 16), out + 8 * i);
+  }
 }
+inline void ExpandValues(const BlockQ4_0& b, uint8_t* out) { ExpandNibbles<16>(b.qs, out); }
+inline void ExpandValues(const BlockQ4_1& b, uint8_t* out) { ExpandNibbles<16>(b.qs, out); }
 inline void ExpandValues(const BlockQ5_0& b, uint8_t* out) {
-  ExpandNibbles(b.qs, 16, out);
+  ExpandNibbles<16>(b.qs, out);
   AddFifthBits(b.qh, out);
 }
 inline void ExpandValues(const BlockQ5_1& b, uint8_t* out) {
-  ExpandNibbles(b.qs, 16, out);
+  ExpandNibbles<16>(b.qs, out);
   AddFifthBits(b.qh, out);
 }
 inline void ExpandValues(const BlockQ8_0& b, uint8_t* out) {
-  for (int i = 0; i < 32; ++i) out[i] = static_cast<uint8_t>(b.qs[i] ^ 0x80);
+  StoreBytes(LoadBytes<32>(reinterpret_cast<const uint8_t*>(b.qs)) ^ 0x80, out);
 }
-inline void ExpandValues(const BlockQ2_K& b, uint8_t* out) {
+
+// Two bits of each of 64 bytes: runs of 32 bytes, each four planes of values.
+inline void ExpandTwoBits(const uint8_t* qs, uint8_t* out) {
   for (int run = 0; run < 2; ++run) {
-    for (int plane = 0; plane < 4; ++plane) {
-      for (int i = 0; i < 32; ++i)
-        out[run * 128 + plane * 32 + i] = b.qs[run * 32 + i] >> (2 * plane) & 3;
-    }
+    const Bytes<32> v = LoadBytes<32>(qs + run * 32);
+    for (int plane = 0; plane < 4; ++plane)
+      StoreBytes(v >> (2 * plane) & 3, out + run * 128 + plane * 32);
   }
 }
-inline void ExpandValues(const BlockTQ2_0& b, uint8_t* out) {
-  for (int run = 0; run < 2; ++run) {
-    for (int plane = 0; plane < 4; ++plane) {
-      for (int i = 0; i < 32; ++i)
-        out[run * 128 + plane * 32 + i] = b.qs[run * 32 + i] >> (2 * plane) & 3;
-    }
-  }
-}
+inline void ExpandValues(const BlockQ2_K& b, uint8_t* out) { ExpandTwoBits(b.qs, out); }
+inline void ExpandValues(const BlockTQ2_0& b, uint8_t* out) { ExpandTwoBits(b.qs, out); }
 inline void ExpandValues(const BlockQ3_K& b, uint8_t* out) {
-  for (int run = 0; run < 2; ++run) {
-    for (int plane = 0; plane < 4; ++plane) {
-      for (int i = 0; i < 32; ++i) {
-        const int low = b.qs[run * 32 + i] >> (2 * plane) & 3;
-        const int high = b.hmask[i] >> (run * 4 + plane) & 1;
-        out[run * 128 + plane * 32 + i] = static_cast<uint8_t>(low | high << 2);
-      }
-    }
+  ExpandTwoBits(b.qs, out);
+  const Bytes<32> third = LoadBytes<32>(b.hmask);
+  for (int plane = 0; plane < 8; ++plane) {
+    StoreBytes(LoadBytes<32>(out + plane * 32) | (third >> plane & 1) << 2, out + plane * 32);
   }
 }
 inline void ExpandValues(const BlockQ4_K& b, uint8_t* out) {
-  for (int run = 0; run < 4; ++run) ExpandNibbles(b.qs + run * 32, 32, out + run * 64);
+  for (int run = 0; run < 4; ++run) ExpandNibbles<32>(b.qs + run * 32, out + run * 64);
 }
 inline void ExpandValues(const BlockQ5_K& b, uint8_t* out) {
-  for (int run = 0; run < 4; ++run) {
-    ExpandNibbles(b.qs + run * 32, 32, out + run * 64);
-    for (int half = 0; half < 2; ++half) {
-      uint8_t* o = out + run * 64 + half * 32;
-      for (int i = 0; i < 32; ++i)
-        o[i] |= static_cast<uint8_t>((b.qh[i] >> (2 * run + half) & 1) << 4);
-    }
+  const Bytes<32> fifth = LoadBytes<32>(b.qh);
+  for (int run = 0; run < 4; ++run) ExpandNibbles<32>(b.qs + run * 32, out + run * 64);
+  for (int plane = 0; plane < 8; ++plane) {
+    StoreBytes(LoadBytes<32>(out + plane * 32) | (fifth >> plane & 1) << 4, out + plane * 32);
   }
 }
 inline void ExpandValues(const BlockQ6_K& b, uint8_t* out) {
   for (int run = 0; run < 2; ++run) {
+    for (int half = 0; half < 2; ++half) {
+      const Bytes<32> low = LoadBytes<32>(b.ql + run * 64 + half * 32);
+      StoreBytes(low & 15, out + run * 128 + half * 32);
+      StoreBytes(low >> 4, out + run * 128 + 64 + half * 32);
+    }
+    const Bytes<32> high = LoadBytes<32>(b.qh + run * 32);
     for (int plane = 0; plane < 4; ++plane) {
-      const uint8_t* low = b.ql + run * 64 + plane % 2 * 32;
-      const uint8_t* high = b.qh + run * 32;
       uint8_t* o = out + run * 128 + plane * 32;
-      for (int i = 0; i < 32; ++i) {
-        o[i] = static_cast<uint8_t>((low[i] >> (plane / 2 * 4) & 15) | (high[i] >> (2 * plane) & 3)
-                                                                           << 4);
-      }
+      StoreBytes(LoadBytes<32>(o) | (high >> (2 * plane) & 3) << 4, o);
     }
   }
 }
+
+// ---- scales of super-blocks ---------------------------------------------------------------------
+
+// Values that share a scale: 32 where all sub-block scales come in pairs.
+template <class Block>
+inline constexpr int kSubBlock = 16;
+template <>
+inline constexpr int kSubBlock<BlockQ4_K> = 32;
+template <>
+inline constexpr int kSubBlock<BlockQ5_K> = 32;
+template <>
+inline constexpr int kSubBlock<BlockIQ4_XS> = 32;
+template <>
+inline constexpr int kSubBlock<BlockIQ2_XXS> = 32;
+template <>
+inline constexpr int kSubBlock<BlockIQ3_XXS> = 32;
+template <>
+inline constexpr int kSubBlock<BlockIQ3_S> = 32;
+template <>
+inline constexpr int kSubBlock<BlockIQ1_S> = 32;
+
+template <class Block>
+inline void ExpandScales(const Block& b, int16_t* out) {
+  for (int j = 0; j < 16; ++j) out[j] = static_cast<int16_t>(SubScale(b, j));
+}
+template <class Block>
+inline void ExpandMins(const Block& b, int16_t* out) {
+  for (int j = 0; j < 16; ++j) out[j] = static_cast<int16_t>(SubMin(b, j));
+}
+inline void ExpandScales(const BlockQ6_K& b, int16_t* out) {
+  for (int j = 0; j < 16; ++j) out[j] = b.scales[j];
+}
+
+// Eight 6-bit numbers as bytes, each for two sub-blocks of 16.
+inline void SpreadBytes(uint64_t bytes, int16_t* out) {
+  for (int j = 0; j < 16; ++j) out[j] = static_cast<int16_t>(bytes >> (j / 2 * 8) & 255);
+}
+inline uint64_t KScaleBytes(const uint8_t* s) {
+  const uint32_t high = (Load4(s + 8) & 0x0f0f0f0f) | (Load4(s) >> 2 & 0x30303030);
+  return (Load4(s) & 0x3f3f3f3f) | static_cast<uint64_t>(high) << 32;
+}
+inline uint64_t KMinBytes(const uint8_t* s) {
+  const uint32_t high = (Load4(s + 8) >> 4 & 0x0f0f0f0f) | (Load4(s + 4) >> 2 & 0x30303030);
+  return (Load4(s + 4) & 0x3f3f3f3f) | static_cast<uint64_t>(high) << 32;
+}
+inline void ExpandScales(const BlockQ4_K& b, int16_t* out) {
+  SpreadBytes(KScaleBytes(b.scales), out);
+}
+inline void ExpandScales(const BlockQ5_K& b, int16_t* out) {
+  SpreadBytes(KScaleBytes(b.scales), out);
+}
+inline void ExpandMins(const BlockQ4_K& b, int16_t* out) { SpreadBytes(KMinBytes(b.scales), out); }
+inline void ExpandMins(const BlockQ5_K& b, int16_t* out) { SpreadBytes(KMinBytes(b.scales), out); }
 
 }  // namespace BATON_ISA_NAMESPACE
 }  // namespace baton::kernels

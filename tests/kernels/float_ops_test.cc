@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/dispatch.h"
 #include "kernels/exact_math.h"
+#include "tests/support/kernel_sets.h"
 
 namespace baton::kernels {
 namespace {
@@ -133,11 +133,10 @@ TEST(FloatOpsTest, ScalarIsCloseToDoubleAndOthersEqualIt) {
         EXPECT_NEAR(scalar[i], want, op.tolerance * (1 + std::fabs(want)))
             << op.name << " n=" << n << " i=" << i;
       }
-      for (const Isa& isa : KnownIsas()) {
-        if (!isa.supported) continue;
-        op.run(*FindKernelSet(isa.name), a, b, got.data());
+      for (const auto& [name, set] : baton::testing::KernelSetsUnderTest()) {
+        op.run(set, a, b, got.data());
         EXPECT_EQ(memcmp(got.data(), scalar.data(), n * sizeof(float)), 0)
-            << isa.name << " " << op.name << " n=" << n;
+            << name << " " << op.name << " n=" << n;
       }
     }
   }
@@ -148,9 +147,7 @@ TEST(FloatOpsTest, RotationTurnsPairsAndIsTheSameEverywhere) {
     const std::vector<float> x = RandomRow(2 * half, half);
     std::vector<float> cos(half), sin(half);
     for (int i = 0; i < half; ++i) cos[i] = std::cos(0.3f * i), sin[i] = std::sin(0.3f * i);
-    for (const Isa& isa : KnownIsas()) {
-      if (!isa.supported) continue;
-      const KernelSet& set = *FindKernelSet(isa.name);
+    for (const auto& [name, set] : baton::testing::KernelSetsUnderTest()) {
       std::vector<float> halves = x, pairs = x;
       set.rope_halves(cos.data(), sin.data(), half, halves.data());
       set.rope_interleaved(cos.data(), sin.data(), half, pairs.data());
@@ -173,15 +170,14 @@ TEST(FloatOpsTest, RoundingIsTheSameEverywhere) {
     x[800] = INFINITY;
     x[801] = NAN;
     std::vector<int8_t> want(n);
-    for (const Isa& isa : KnownIsas()) {
-      if (!isa.supported) continue;
+    for (const auto& [name, set] : baton::testing::KernelSetsUnderTest()) {
       std::vector<int8_t> values(n);
       std::vector<float> scales(n / group);
       std::vector<int16_t> sums(n / 16);
-      FindKernelSet(isa.name)->round[static_cast<int>(format)](
-          x.data(), n, {values.data(), scales.data(), sums.data(), n});
-      if (std::string(isa.name) == "scalar") want = values;
-      EXPECT_EQ(values, want) << isa.name;
+      set.round[static_cast<int>(format)](x.data(), n,
+                                          {values.data(), scales.data(), sums.data(), n});
+      if (name == "scalar") want = values;
+      EXPECT_EQ(values, want) << name;
       for (int i = 0; i < 256; ++i)
         EXPECT_NEAR(values[i] * scales[i / group], x[i], scales[i / group] * 0.5001);
       for (int i = 0; i < n / 16; ++i) {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/dispatch.h"
 #include "kernels/unpack.h"
+#include "tests/support/kernel_sets.h"
 #include "tests/support/random_blocks.h"
 
 namespace baton::kernels {
@@ -117,9 +117,7 @@ TEST_P(MatMulTest, AllSetsGiveTheSameBits) {
   const int32_t block = TraitsOf(GetParam()).block_size;
   const std::vector<int32_t> ks =
       block == 1 ? std::vector<int32_t>{8, 37, 192} : std::vector<int32_t>{block, 3 * block, 1024};
-  for (const Isa& isa : KnownIsas()) {
-    if (!isa.supported) continue;
-    const KernelSet& set = *FindKernelSet(isa.name);
+  for (const auto& [name, set] : baton::testing::KernelSetsUnderTest()) {
     for (int32_t k : ks) {
       for (int32_t n : {1, 16, 37}) {
         for (int32_t m : {1, 2, 3, 4, 5, 7, 8, 16, 17, 40}) {
@@ -128,7 +126,7 @@ TEST_P(MatMulTest, AllSetsGiveTheSameBits) {
           const std::vector<float> got = Multiply(
               set, p, n > 16 ? std::vector<int32_t>{0, 16, n} : std::vector<int32_t>{0, n});
           ASSERT_EQ(memcmp(want.data(), got.data(), want.size() * 4), 0)
-              << isa.name << " K=" << k << " N=" << n << " M=" << m;
+              << name << " K=" << k << " N=" << n << " M=" << m;
         }
       }
     }
@@ -137,9 +135,7 @@ TEST_P(MatMulTest, AllSetsGiveTheSameBits) {
 
 // A row's bits don't depend on the other rows.
 TEST_P(MatMulTest, RowsAreIndependent) {
-  for (const Isa& isa : KnownIsas()) {
-    if (!isa.supported) continue;
-    const KernelSet& set = *FindKernelSet(isa.name);
+  for (const auto& [name, set] : baton::testing::KernelSetsUnderTest()) {
     const Problem all = MakeProblem(GetParam(), 256, 33, 9, 5);
     const std::vector<float> together = Multiply(set, all, {0, 33});
     for (int32_t r = 0; r < all.m; ++r) {
@@ -148,7 +144,7 @@ TEST_P(MatMulTest, RowsAreIndependent) {
       one.x.assign(all.x.begin() + r * all.k, all.x.begin() + (r + 1) * all.k);
       const std::vector<float> alone = Multiply(set, one, {0, 16, 32, 33});
       ASSERT_EQ(memcmp(alone.data(), together.data() + r * all.n, alone.size() * 4), 0)
-          << isa.name << " row " << r;
+          << name << " row " << r;
     }
   }
 }

@@ -2,8 +2,10 @@
 // file a family, so that they compile side by side.
 #pragma once
 
-#include "kernels/cpu/avx2/panel.h"
+#include "kernels/cpu/avx2/panel_ops.h"
 #include "kernels/cpu/avx2/row_matmul.h"
+// The order matters: panels are multiplied by panel_ops.h.
+#include "kernels/cpu/panel.h"
 
 namespace baton::kernels {
 inline namespace BATON_ISA_NAMESPACE {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/cpu/avx2/row_matmul.h"
+#include "kernels/cpu/expand.h"
 
 namespace baton::kernels {
 inline namespace BATON_ISA_NAMESPACE {
@@ -13,14 +14,10 @@ struct KScales {
   __m128i scales, mins;
 };
 inline KScales UnpackKScales(const uint8_t* s) {
-  constexpr uint32_t kLow6 = 0x3f3f3f3f, kLow4 = 0x0f0f0f0f, kHigh2 = 0x30303030;
-  const uint32_t u0 = Load4(s), u1 = Load4(s + 4), u2 = Load4(s + 8);
-  const uint32_t scales_high = (u2 & kLow4) | (u0 >> 2 & kHigh2),
-                 mins_high = (u2 >> 4 & kLow4) | (u1 >> 2 & kHigh2);
-  const uint64_t scales = (u0 & kLow6) | static_cast<uint64_t>(scales_high) << 32;
-  const uint64_t mins = (u1 & kLow6) | static_cast<uint64_t>(mins_high) << 32;
-  return {_mm_cvtepu8_epi16(_mm_cvtsi64_si128(static_cast<int64_t>(scales))),
-          _mm_cvtepu8_epi16(_mm_cvtsi64_si128(static_cast<int64_t>(mins)))};
+  const auto words = [](uint64_t bytes) {
+    return _mm_cvtepu8_epi16(_mm_cvtsi64_si128(static_cast<int64_t>(bytes)));
+  };
+  return {words(KScaleBytes(s)), words(KMinBytes(s))};
 }
 // Each of 8 numbers twice, so that a broadcast of 4 bytes puts it into every 16-bit lane.
 struct alignas(32) DoubledScales {

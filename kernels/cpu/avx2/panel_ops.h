@@ -1,0 +1,163 @@
+// How AVX2 multiplies a panel: unsigned weights by signed activations into pairs of 16-bit sums, as
+// many of them as cannot overflow, then into 32 bits, where sub-block scales multiply too.
+#pragma once
+
+#include "kernels/cpu/avx2/integers.h"
+#include "kernels/cpu/panel_layout.h"
+
+namespace baton::kernels {
+inline namespace BATON_ISA_NAMESPACE {
+
+// A product of an unsigned byte and an activation is at most largest * 127 and a pair of them goes
+// into 16 bits: how many pairs may be added up there (a power of two, at most 8); 0: not even one.
+constexpr int PairsIn16Bits(int largest) {
+  int pairs = 8;
+  while (pairs > 0 && pairs * 2 * largest * 127 > 32767) pairs /= 2;
+  return pairs;
+}
+
+template <class Block>
+struct PanelTraits {
+  static constexpr bool kSuper = kValues<Block> == 256;
+  static constexpr int kOffset = IntegerRange<Block>::kOffset;
+  static constexpr bool kSplit = PairsIn16Bits(IntegerRange<Block>::kLargest) == 0;  // into nibbles
+  static constexpr bool kFlipSign = false;
+  static constexpr int kPairs = kSplit ? 8 : PairsIn16Bits(IntegerRange<Block>::kLargest);
+  static constexpr int kTileRows = kSplit ? 2 : 4;
+};
+
+// `words` words of four bytes from each of 16 rows, `stride` bytes apart: word by word, row by row.
+inline void TransposeWords(const uint8_t* rows, int64_t stride, int words, uint8_t* out) {
+  for (int half = 0; half < 2; ++half, rows += 8 * stride, out += 32) {
+    for (int w = 0; w < words; w += 4) {
+      __m256i z[4];
+      for (int i = 0; i < 4; ++i) {
+        z[i] = LoadPair(rows + i * stride + 4 * w, rows + (i + 4) * stride + 4 * w);
+      }
+      const __m256i l0 = _mm256_unpacklo_epi32(z[0], z[1]), l1 = _mm256_unpacklo_epi32(z[2], z[3]);
+      const __m256i h0 = _mm256_unpackhi_epi32(z[0], z[1]), h1 = _mm256_unpackhi_epi32(z[2], z[3]);
+      uint8_t* to = out + w * 4 * kPanelRows;
+      const auto store = [&](int i, __m256i v) {
+        _mm256_store_si256(reinterpret_cast<__m256i*>(to + i * 4 * kPanelRows), v);
+      };
+      store(0, _mm256_unpacklo_epi64(l0, l1));
+      store(1, _mm256_unpackhi_epi64(l0, l1));
+      store(2, _mm256_unpacklo_epi64(h0, h1));
+      store(3, _mm256_unpackhi_epi64(h0, h1));
+    }
+  }
+}
+
+inline __m256i LoadRow(const void* p) { return _mm256_load_si256(static_cast<const __m256i*>(p)); }
+
+// Keeps a sum where the code says it: GCC 12 else multiplies everything first, and spills it all.
+inline void Pin(__m256i& sum) { asm volatile("" : "+x"(sum)); }
+
+// sums[t][h] += scale[h] * (sum over `Steps` steps of weights * activations), one plane of bytes.
+template <int Rows, int Steps, int Pairs>
+inline __attribute__((always_inline)) void AddSteps(const uint8_t (*w)[kPanelRows][4],
+                                                    const int8_t* const* a, int k,
+                                                    const __m256i scale[2],
+                                                    __m256i (&sums)[Rows][2]) {
+  constexpr int kRun = Pairs < Steps ? Pairs : Steps;
+#pragma GCC unroll 8
+  for (int s = 0; s < Steps; s += kRun) {
+    __m256i words[Rows][2];
+#pragma GCC unroll 8
+    for (int i = 0; i < kRun; ++i) {
+      const __m256i w0 = LoadRow(w[s + i][0]), w1 = LoadRow(w[s + i][8]);
+#pragma GCC unroll 4
+      for (int t = 0; t < Rows; ++t) {
+        const __m256i x = Broadcast4(a[t] + k + 4 * (s + i));
+        const __m256i p0 = _mm256_maddubs_epi16(w0, x), p1 = _mm256_maddubs_epi16(w1, x);
+        words[t][0] = i == 0 ? p0 : _mm256_add_epi16(words[t][0], p0);
+        words[t][1] = i == 0 ? p1 : _mm256_add_epi16(words[t][1], p1);
+        Pin(words[t][0]);
+        Pin(words[t][1]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int t = 0; t < Rows; ++t) {
+      sums[t][0] = _mm256_add_epi32(sums[t][0], _mm256_madd_epi16(words[t][0], scale[0]));
+      sums[t][1] = _mm256_add_epi32(sums[t][1], _mm256_madd_epi16(words[t][1], scale[1]));
+    }
+  }
+}
+
+template <class Block, int Rows>
+inline void AddBlocks32(const Panel& p, int num_blocks, const TileRows<Rows>& tile) {
+  using Traits = PanelTraits<Block>;
+  const __m256i ones = _mm256_set1_epi16(1), sixteens = _mm256_set1_epi16(16);
+  const __m256i one[2] = {ones, ones}, sixteen[2] = {sixteens, sixteens};
+  const __m256i offset = _mm256_set1_epi16(-Traits::kOffset);
+  for (int b = 0; b < num_blocks; ++b) {
+    __m256i sums[Rows][2];
+    for (int t = 0; t < Rows; ++t) {
+      sums[t][0] = sums[t][1] = Traits::kOffset != 0
+                                    ? _mm256_madd_epi16(Broadcast4(tile.sums[t] + 2 * b), offset)
+                                    : _mm256_setzero_si256();
+    }
+    AddSteps<Rows, 8, Traits::kPairs>(p.low + b * 8, tile.values, b * 32, one, sums);
+    if constexpr (Traits::kSplit) {
+      AddSteps<Rows, 8, Traits::kPairs>(p.high + b * 8, tile.values, b * 32, sixteen, sums);
+    }
+    for (int h = 0; h < 2; ++h) {
+      const __m256 d = _mm256_load_ps(p.d[b] + h * 8);
+      for (int t = 0; t < Rows; ++t) {
+        float* acc = tile.acc[t] + h * 8;
+        const __m256 s = _mm256_cvtepi32_ps(sums[t][h]);
+        __m256 term;
+        if constexpr (HasMin<Block>) {
+          const __m256 sum = _mm256_cvtepi32_ps(PairSums(Broadcast4(tile.sums[t] + 2 * b)));
+          term = _mm256_fmadd_ps(d, s, _mm256_mul_ps(_mm256_load_ps(p.dmin[b] + h * 8), sum));
+        } else {
+          term = _mm256_mul_ps(d, s);
+        }
+        const __m256 scale = _mm256_set1_ps(tile.scales[t][b]);
+        _mm256_store_ps(acc, _mm256_fmadd_ps(scale, term, _mm256_load_ps(acc)));
+      }
+    }
+  }
+}
+
+template <class Block, int Rows>
+inline void AddSuperBlock(const Panel& p, const TileRows<Rows>& tile) {
+  using Traits = PanelTraits<Block>;
+  __m256i sums[Rows][2];
+  for (auto& row : sums) row[0] = row[1] = _mm256_setzero_si256();
+  constexpr int kSub = kSubBlock<Block>;
+  for (int j = 0; j < kChunk / kSub; ++j) {
+    const auto& scales = p.scales[j * kSub / 16];
+    const __m256i scale[2] = {LoadRow(scales[0]), LoadRow(scales[8])};
+    AddSteps<Rows, kSub / 4, Traits::kPairs>(p.low + j * kSub / 4, tile.values, j * kSub, scale,
+                                             sums);
+    if constexpr (Traits::kSplit) {
+      const __m256i high[2] = {_mm256_slli_epi16(scale[0], 4), _mm256_slli_epi16(scale[1], 4)};
+      AddSteps<Rows, kSub / 4, Traits::kPairs>(p.high + j * kSub / 4, tile.values, j * kSub, high,
+                                               sums);
+    }
+  }
+  for (int h = 0; h < 2; ++h) {
+    const __m256 d = _mm256_load_ps(p.d[0] + h * 8);
+    for (int t = 0; t < Rows; ++t) {
+      __m256i mins = _mm256_setzero_si256();
+      for (int i = 0; i < 8; ++i) {
+        mins = _mm256_add_epi32(
+            mins, _mm256_madd_epi16(LoadRow(p.mins[i][h * 8]), Broadcast4(tile.sums[t] + 2 * i)));
+      }
+      __m256 term;
+      if constexpr (HasMin<Block>) {
+        const __m256 z = _mm256_mul_ps(_mm256_load_ps(p.dmin[0] + h * 8), _mm256_cvtepi32_ps(mins));
+        term = _mm256_fmsub_ps(d, _mm256_cvtepi32_ps(sums[t][h]), z);
+      } else {
+        term = _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_add_epi32(sums[t][h], mins)));
+      }
+      float* acc = tile.acc[t] + h * 8;
+      const __m256 scale = _mm256_set1_ps(tile.scales[t][0]);
+      _mm256_store_ps(acc, _mm256_fmadd_ps(scale, term, _mm256_load_ps(acc)));
+    }
+  }
+}
+
+}  // namespace BATON_ISA_NAMESPACE
+}  // namespace baton::kernels

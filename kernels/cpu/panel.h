@@ -1,0 +1,158 @@
+// Matmul for many activation rows: panels are unpacked into cache, chunk by chunk of 256 values,
+// and swept over all activation rows. Each instruction set's panel_ops.h comes first and says how a
+// panel is multiplied.
+#pragma once
+
+#include "kernels/cpu/panel_layout.h"
+
+namespace baton::kernels {
+inline namespace BATON_ISA_NAMESPACE {
+
+inline constexpr int kSlabRows = 512;   // activation rows whose sums are kept at a time
+inline constexpr int kGroupPanels = 2;  // panels unpacked before activations pass by
+
+struct PanelScratch {
+  PanelRow rows[kPanelRows];
+  Panel panels[kGroupPanels];
+  alignas(64) float acc[kGroupPanels][kSlabRows][kPanelRows];
+};
+static_assert(sizeof(PanelScratch) <= kScratchBytes);
+
+// Up to 256 values from `blocks` on.
+template <class Block>
+inline void UnpackPanelRow(const Block* blocks, int num_blocks, PanelRow& row) {
+  using Traits = PanelTraits<Block>;
+  for (int b = 0; b < num_blocks; ++b) {
+    ExpandValues(blocks[b], row.low + b * kValues<Block>);
+    row.d[b] = Scale(blocks[b]);
+    if constexpr (HasMin<Block>) row.dmin[b] = Min(blocks[b]);
+  }
+  if constexpr (Traits::kSplit || Traits::kFlipSign) {
+    for (int i = 0; i < kChunk; i += 32) {
+      const Bytes<32> v = LoadBytes<32>(row.low + i);
+      if constexpr (Traits::kSplit) StoreBytes(v >> 4, row.high + i);
+      StoreBytes(Traits::kSplit ? v & 15 : v ^ 0x80, row.low + i);
+    }
+  }
+  if constexpr (Traits::kSuper) {
+    int16_t scales[16];
+    ExpandScales(*blocks, scales);
+    for (int j = 0; j < 16; ++j) row.scales[j][0] = row.scales[j][1] = scales[j];
+    if constexpr (HasMin<Block>) {
+      ExpandMins(*blocks, row.mins);
+    } else {
+      for (int j = 0; j < 16; ++j) row.mins[j] = static_cast<int16_t>(-Traits::kOffset * scales[j]);
+    }
+  }
+}
+
+// Rows from `present` on repeat the first and give outputs that nobody reads.
+template <class Block>
+void UnpackPanel(const Block* blocks, int64_t row_bytes, int present, int num_blocks,
+                 PanelScratch& scratch, Panel& p) {
+  using Traits = PanelTraits<Block>;
+  PanelRow* rows = scratch.rows;
+  for (int r = 0; r < kPanelRows; ++r) {
+    const auto* first =
+        reinterpret_cast<const uint8_t*>(blocks) + (r < present ? r : 0) * row_bytes;
+    UnpackPanelRow(reinterpret_cast<const Block*>(first), num_blocks, rows[r]);
+  }
+  const auto transpose = [&](const auto& from, auto& to) {
+    static_assert(sizeof(to) == kPanelRows * sizeof(from));
+    TransposeWords(reinterpret_cast<const uint8_t*>(&from), sizeof(PanelRow), sizeof(from) / 4,
+                   reinterpret_cast<uint8_t*>(&to));
+  };
+  transpose(rows[0].low, p.low);
+  if constexpr (Traits::kSplit) transpose(rows[0].high, p.high);
+  if constexpr (Traits::kSuper) {
+    transpose(rows[0].scales, p.scales);
+    transpose(rows[0].mins, p.mins);
+  }
+  transpose(rows[0].d, p.d);
+  if constexpr (HasMin<Block>) transpose(rows[0].dmin, p.dmin);
+}
+
+// Activation rows [row, row + Rows) times one panel's chunk.
+template <class Block, int Rows>
+inline void SweepTile(const MatMulArgs& a, const Panel& p, int32_t row, int32_t k, int num_blocks,
+                      float* acc) {
+  constexpr int kGroup = kValues<Block>;
+  TileRows<Rows> tile;
+  for (int t = 0; t < Rows; ++t) {
+    const int64_t x = XRow(a, row + t);
+    tile.values[t] = a.rounded.values + x * a.rounded.stride + k;
+    tile.scales[t] = a.rounded.scales + x * (a.cols / kGroup) + k / kGroup;
+    tile.sums[t] = a.rounded.sums + x * (a.cols / 16) + k / 16;
+    tile.acc[t] = acc + t * kPanelRows;
+  }
+  if constexpr (PanelTraits<Block>::kSuper) {
+    AddSuperBlock<Block, Rows>(p, tile);
+  } else {
+    AddBlocks32<Block, Rows>(p, num_blocks, tile);
+  }
+}
+
+template <class Block>
+void SweepPanel(const MatMulArgs& a, const Panel& p, int32_t first, int32_t rows, int32_t k,
+                int num_blocks, float* acc) {
+  constexpr int kTile = PanelTraits<Block>::kTileRows;
+  int32_t r = 0;
+  for (; r + kTile <= rows; r += kTile) {
+    SweepTile<Block, kTile>(a, p, first + r, k, num_blocks, acc + r * kPanelRows);
+  }
+  if constexpr (kTile > 2) {
+    for (; r + 2 <= rows; r += 2)
+      SweepTile<Block, 2>(a, p, first + r, k, num_blocks, acc + r * kPanelRows);
+  }
+  for (; r < rows; ++r) SweepTile<Block, 1>(a, p, first + r, k, num_blocks, acc + r * kPanelRows);
+}
+
+inline void StorePanel(const MatMulArgs& a, const float* acc, int32_t first, int32_t rows,
+                       int32_t n, int columns) {
+  for (int32_t r = 0; r < rows; ++r) {
+    float* out = OutRow(a, first + r) + n;
+    const float* sums = acc + r * kPanelRows;
+    for (int i = 0; i < columns; ++i)
+      out[i] = a.bias != nullptr ? sums[i] + a.bias[n + i] : sums[i];
+  }
+}
+
+// Some panels times activation rows [first, first + rows).
+template <class Block>
+void MultiplyGroup(const MatMulArgs& a, int32_t n, int panels, int32_t first, int32_t rows,
+                   PanelScratch& scratch) {
+  const auto present = [&](int g) {
+    const int32_t left = a.end - n - g * kPanelRows;
+    return left < kPanelRows ? left : kPanelRows;
+  };
+  for (int g = 0; g < panels; ++g) memset(scratch.acc[g], 0, sizeof(scratch.acc[g][0]) * rows);
+  for (int32_t k = 0; k < a.cols; k += kChunk) {
+    const int num_blocks = (a.cols - k < kChunk ? a.cols - k : kChunk) / kValues<Block>;
+    for (int g = 0; g < panels; ++g) {
+      const uint8_t* row = a.weight + (n + g * kPanelRows) * a.weight_row_bytes;
+      UnpackPanel(reinterpret_cast<const Block*>(row) + k / kValues<Block>, a.weight_row_bytes,
+                  present(g), num_blocks, scratch, scratch.panels[g]);
+    }
+    for (int g = 0; g < panels; ++g) {
+      SweepPanel<Block>(a, scratch.panels[g], first, rows, k, num_blocks, scratch.acc[g][0]);
+    }
+  }
+  for (int g = 0; g < panels; ++g) {
+    StorePanel(a, scratch.acc[g][0], first, rows, n + g * kPanelRows, present(g));
+  }
+}
+
+template <class Block>
+void PanelMatMul(const MatMulArgs& a) {
+  auto& scratch = *static_cast<PanelScratch*>(a.scratch);
+  for (int32_t first = 0; first < a.rows; first += kSlabRows) {
+    const int32_t rows = a.rows - first < kSlabRows ? a.rows - first : kSlabRows;
+    for (int32_t n = a.begin; n < a.end; n += kGroupPanels * kPanelRows) {
+      const int32_t left = (a.end - n + kPanelRows - 1) / kPanelRows;
+      MultiplyGroup<Block>(a, n, left < kGroupPanels ? left : kGroupPanels, first, rows, scratch);
+    }
+  }
+}
+
+}  // namespace BATON_ISA_NAMESPACE
+}  // namespace baton::kernels
