@@ -130,63 +130,118 @@ inline void AddBlockValues(const typename KvElement<Format>::Type* values, int32
   }
 }
 
+// Widened once, a block serves many queries at a load each.
+inline constexpr int kQueriesWorthWidening = 5;
+
+template <KvFormat Format>
+inline void Widen(const typename KvElement<Format>::Type* from, int32_t count, float* to) {
+  for (int32_t i = 0; i < count; i += Lanes::kSize) KvElement<Format>::Load(from + i).Store(to + i);
+}
+// Values that are the first numbers of their keys: [key_dim, 32] turned round.
+template <KvFormat Format>
+inline void TurnRound(const typename KvElement<Format>::Type* keys, int32_t value_dim, float* to) {
+  for (int32_t i = 0; i < kKvBlock; ++i) {
+    for (int32_t d = 0; d < value_dim; ++d) {
+      to[static_cast<int64_t>(i) * value_dim + d] =
+          KvElement<Format>::LoadOne(keys[static_cast<int64_t>(d) * kKvBlock + i]);
+    }
+  }
+}
+
+template <KvFormat Format>
+inline void ScoreQueries(const typename KvElement<Format>::Type* keys, int32_t key_dim,
+                         const float* const* q, float* const* scores, int queries) {
+  int i = 0;
+  for (; i + 2 <= queries; i += 2) ScoreBlock<Format, 2>(keys, key_dim, q + i, scores + i);
+  for (; i < queries; ++i) ScoreBlock<Format, 1>(keys, key_dim, q + i, scores + i);
+}
+
+// What the passes over a task share.
+struct AttentionPass {
+  const AttentionTask& task;
+  VisibleRange visible[kMaxTaskQueries];
+  float* widened;  // [32, key_dim or value_dim]
+
+  float* Scores(int32_t query) const { return task.scratch + int64_t{kAttentionChunk} * query; }
+  // The part of a block that a query sees, counted from the block's first position.
+  VisibleRange SeenOf(int32_t query, int32_t block) const {
+    const int32_t first = block * kKvBlock;
+    const int32_t begin = visible[query].begin - first, end = visible[query].end - first;
+    return {begin > 0 ? begin : 0, end < kKvBlock ? end : kKvBlock};
+  }
+  int CountSeeing(int32_t block) const {
+    int count = 0;
+    for (int32_t i = 0; i < task.num_queries; ++i) {
+      const VisibleRange seen = SeenOf(i, block);
+      count += seen.begin < seen.end;
+    }
+    return count;
+  }
+};
+
+template <KvFormat Format>
+inline void ScoreBlockOf(const AttentionPass& pass, int32_t block) {
+  using Element = typename KvElement<Format>::Type;
+  const AttentionTask& task = pass.task;
+  const auto* keys = reinterpret_cast<const Element*>(task.blocks[block]);
+  const float* q[kMaxTaskQueries];
+  float* scores[kMaxTaskQueries];
+  int queries = 0;
+  for (int32_t i = 0; i < task.num_queries; ++i) {
+    const VisibleRange seen = pass.SeenOf(i, block);
+    if (seen.begin >= seen.end) continue;
+    q[queries] = task.queries[i].q;
+    scores[queries++] = pass.Scores(i) + block * kKvBlock;
+  }
+  if (Format != KvFormat::kF32 && queries >= kQueriesWorthWidening) {
+    Widen<Format>(keys, task.key_dim * kKvBlock, pass.widened);
+    ScoreQueries<KvFormat::kF32>(pass.widened, task.key_dim, q, scores, queries);
+  } else {
+    ScoreQueries<Format>(keys, task.key_dim, q, scores, queries);
+  }
+}
+
+template <KvFormat Format>
+inline void AddValuesOf(const AttentionPass& pass, int32_t block) {
+  using Element = typename KvElement<Format>::Type;
+  const AttentionTask& task = pass.task;
+  const auto* keys = reinterpret_cast<const Element*>(task.blocks[block]);
+  const Element* values = keys + static_cast<int64_t>(task.key_dim) * kKvBlock;
+  const int queries = pass.CountSeeing(block);
+  if (queries == 0) return;
+  const bool widen = Format != KvFormat::kF32 && queries >= kQueriesWorthWidening;
+  if (task.value_in_key) {
+    TurnRound<Format>(keys, task.value_dim, pass.widened);
+  } else if (widen) {
+    Widen<Format>(values, task.value_dim * kKvBlock, pass.widened);
+  }
+  for (int32_t i = 0; i < task.num_queries; ++i) {
+    const VisibleRange seen = pass.SeenOf(i, block);
+    if (seen.begin >= seen.end) continue;
+    const float* weights = pass.Scores(i) + block * kKvBlock;
+    float* partial = task.queries[i].partial;
+    if (task.value_in_key || widen) {
+      AddBlockValues<KvFormat::kF32>(pass.widened, task.value_dim, weights, seen.begin, seen.end,
+                                     partial);
+    } else {
+      AddBlockValues<Format>(values, task.value_dim, weights, seen.begin, seen.end, partial);
+    }
+  }
+}
+
 template <KvFormat Format>
 void AttendAs(const AttentionTask& task) {
-  using Element = typename KvElement<Format>::Type;
-  float* const scores = task.scratch;                                           // [queries, chunk]
-  float* const unpacked = scores + int64_t{kMaxTaskQueries} * kAttentionChunk;  // [32, value_dim]
-  VisibleRange visible[kMaxTaskQueries];
-  for (int32_t i = 0; i < task.num_queries; ++i)
-    visible[i] = Visible(task, task.queries[i].position);
-
-  for (int32_t b = 0; b < task.num_blocks; ++b) {
-    const int32_t begin = b * kKvBlock, end = begin + kKvBlock;
-    const auto* keys = reinterpret_cast<const Element*>(task.blocks[b]);
-    const float* q[kMaxTaskQueries];
-    float* out[kMaxTaskQueries];
-    int n = 0;
-    for (int32_t i = 0; i < task.num_queries; ++i) {
-      if (visible[i].begin >= end || visible[i].end <= begin) continue;
-      q[n] = task.queries[i].q;
-      out[n++] = scores + static_cast<int64_t>(i) * kAttentionChunk + begin;
-    }
-    int i = 0;
-    for (; i + 2 <= n; i += 2) ScoreBlock<Format, 2>(keys, task.key_dim, q + i, out + i);
-    for (; i < n; ++i) ScoreBlock<Format, 1>(keys, task.key_dim, q + i, out + i);
+  AttentionPass pass{task, {}, task.scratch + int64_t{kMaxTaskQueries} * kAttentionChunk};
+  for (int32_t i = 0; i < task.num_queries; ++i) {
+    pass.visible[i] = Visible(task, task.queries[i].position);
   }
-
+  for (int32_t b = 0; b < task.num_blocks; ++b) ScoreBlockOf<Format>(pass, b);
   for (int32_t i = 0; i < task.num_queries; ++i) {
     float* partial = task.queries[i].partial;
     for (int32_t d = 0; d < task.value_dim; ++d) partial[d] = 0;
-    SoftmaxChunk(task, task.queries[i], visible[i],
-                 scores + static_cast<int64_t>(i) * kAttentionChunk);
+    SoftmaxChunk(task, task.queries[i], pass.visible[i], pass.Scores(i));
   }
-
-  for (int32_t b = 0; b < task.num_blocks; ++b) {
-    const int32_t first = b * kKvBlock;
-    const auto* keys = reinterpret_cast<const Element*>(task.blocks[b]);
-    if (task.value_in_key) {  // [key_dim, 32] turned round
-      for (int32_t i = 0; i < kKvBlock; ++i) {
-        for (int32_t d = 0; d < task.value_dim; ++d) {
-          unpacked[static_cast<int64_t>(i) * task.value_dim + d] =
-              KvElement<Format>::LoadOne(keys[static_cast<int64_t>(d) * kKvBlock + i]);
-        }
-      }
-    }
-    for (int32_t i = 0; i < task.num_queries; ++i) {
-      const int32_t begin = visible[i].begin > first ? visible[i].begin - first : 0;
-      const int32_t end = visible[i].end - first < kKvBlock ? visible[i].end - first : kKvBlock;
-      if (begin >= end) continue;
-      const float* weights = scores + static_cast<int64_t>(i) * kAttentionChunk + first;
-      float* partial = task.queries[i].partial;
-      if (task.value_in_key) {
-        AddBlockValues<KvFormat::kF32>(unpacked, task.value_dim, weights, begin, end, partial);
-      } else {
-        const Element* values = keys + static_cast<int64_t>(task.key_dim) * kKvBlock;
-        AddBlockValues<Format>(values, task.value_dim, weights, begin, end, partial);
-      }
-    }
-  }
+  for (int32_t b = 0; b < task.num_blocks; ++b) AddValuesOf<Format>(pass, b);
 }
 inline void Attend(const AttentionTask& task) {
   if (task.format == KvFormat::kF16) {

@@ -1,4 +1,4 @@
-// Integer products on AVX2: one row by rows, where the type has such a kernel; more by panels. One
+// Integer products on AVX2: few rows by rows, where the type has such a kernel; more by panels. One
 // file a family, so that they compile side by side.
 #pragma once
 
@@ -13,7 +13,7 @@ inline namespace BATON_ISA_NAMESPACE {
 template <class Block>
 void IntegerMatMul(const MatMulArgs& a) {
   if constexpr (requires { sizeof(Terms<Block>); }) {
-    if (a.rows == 1) return RowMatMul<Block>(a);
+    if (a.rows <= kMostRowsAbreast) return RowMatMul<Block>(a);
   }
   PanelMatMul<Block>(a);
 }

@@ -1,4 +1,4 @@
-// Matmul for one activation row (decode): weights stream from memory once, eight rows abreast. The
+// Matmul for few activation rows (decode): weights stream from memory once, eight rows abreast. The
 // lanes of a register are values of a weight row until a block's integer sum is complete; then they
 // are the eight rows.
 #pragma once
@@ -46,37 +46,62 @@ inline void PrefetchShare(const uint8_t* begin, int64_t bytes, int32_t part, int
     _mm_prefetch(reinterpret_cast<const char*>(begin + at), _MM_HINT_T0);
 }
 
+// Where a group of weight rows stands, and what is fetched meanwhile.
 template <class Block>
-void RowMatMul(const MatMulArgs& a) {
+struct RowGroup {
+  const Block* rows[kAbreast];
+  int present;
+  const uint8_t* next;  // the rows behind it
+  int64_t next_bytes;
+};
+template <class Block>
+inline RowGroup<Block> GroupAt(const MatMulArgs& a, int32_t n) {
+  RowGroup<Block> group;
+  group.present = a.end - n < kAbreast ? a.end - n : kAbreast;
+  for (int i = 0; i < kAbreast; ++i) {  // missing rows repeat the last one
+    const int32_t row = n + (i < group.present ? i : group.present - 1);
+    group.rows[i] = reinterpret_cast<const Block*>(a.weight + row * a.weight_row_bytes);
+  }
+  group.next = a.weight + (n + kAbreast) * a.weight_row_bytes;
+  group.next_bytes = n + 2 * kAbreast <= a.end ? kAbreast * a.weight_row_bytes : 0;
+  return group;
+}
+
+// A group of weight rows times activation row r.
+template <class Block>
+inline void MultiplyRows(const MatMulArgs& a, const RowGroup<Block>& group, int32_t r, int32_t n) {
   constexpr int kBlock = kValues<Block>;
   const int32_t blocks = a.cols / kBlock;
-  for (int32_t r = 0; r < a.rows; ++r) {
-    const int64_t x = XRow(a, r);
-    const int8_t* values = a.rounded.values + x * a.rounded.stride;
-    const float* scales = a.rounded.scales + x * blocks;
-    const int16_t* sums = a.rounded.sums + x * (a.cols / 16);
-    float* out = OutRow(a, r);
-    for (int32_t n = a.begin; n < a.end; n += kAbreast) {
-      const int present = a.end - n < kAbreast ? a.end - n : kAbreast;
-      const Block* rows[kAbreast];
-      for (int i = 0; i < kAbreast; ++i) {  // missing rows repeat the last one
-        const int32_t row = n + (i < present ? i : present - 1);
-        rows[i] = reinterpret_cast<const Block*>(a.weight + row * a.weight_row_bytes);
-      }
-      const uint8_t* next = a.weight + (n + kAbreast) * a.weight_row_bytes;
-      const int64_t next_bytes = n + 2 * kAbreast <= a.end ? kAbreast * a.weight_row_bytes : 0;
-      __m256 acc = _mm256_setzero_ps();
-      for (int32_t b = 0; b < blocks; ++b) {
-        PrefetchShare(next, next_bytes, b, blocks);
-        const __m256 term = Terms<Block>::Of(rows, {values + b * kBlock, sums + b * (kBlock / 16)});
-        acc = _mm256_fmadd_ps(_mm256_set1_ps(scales[b]), term, acc);
-        for (const Block*& row : rows) ++row;
-      }
-      float results[kAbreast];
-      _mm256_storeu_ps(results, acc);
-      for (int i = 0; i < present; ++i)
-        out[n + i] = a.bias != nullptr ? results[i] + a.bias[n + i] : results[i];
-    }
+  const int64_t x = XRow(a, r);
+  const int8_t* values = a.rounded.values + x * a.rounded.stride;
+  const float* scales = a.rounded.scales + x * blocks;
+  const int16_t* sums = a.rounded.sums + x * (a.cols / 16);
+  const Block* rows[kAbreast];
+  for (int i = 0; i < kAbreast; ++i) rows[i] = group.rows[i];
+  __m256 acc = _mm256_setzero_ps();
+  for (int32_t b = 0; b < blocks; ++b) {
+    PrefetchShare(group.next, group.next_bytes, r * blocks + b, a.rows * blocks);
+    const __m256 term = Terms<Block>::Of(rows, {values + b * kBlock, sums + b * (kBlock / 16)});
+    acc = _mm256_fmadd_ps(_mm256_set1_ps(scales[b]), term, acc);
+    for (const Block*& row : rows) ++row;
+  }
+  float results[kAbreast];
+  _mm256_storeu_ps(results, acc);
+  float* out = OutRow(a, r);
+  for (int i = 0; i < group.present; ++i) {
+    out[n + i] = a.bias != nullptr ? results[i] + a.bias[n + i] : results[i];
+  }
+}
+
+// For so few rows unpacking a panel costs more than it saves: a group of weight rows stays in L1
+// while they pass.
+inline constexpr int kMostRowsAbreast = 3;
+
+template <class Block>
+void RowMatMul(const MatMulArgs& a) {
+  for (int32_t n = a.begin; n < a.end; n += kAbreast) {
+    const RowGroup<Block> group = GroupAt<Block>(a, n);
+    for (int32_t r = 0; r < a.rows; ++r) MultiplyRows(a, group, r, n);
   }
 }
 

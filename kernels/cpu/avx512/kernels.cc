@@ -12,7 +12,7 @@ namespace {
 template <class Block>
 void MatMul(const MatMulArgs& a) {
   if constexpr (requires { sizeof(Terms<Block>); }) {
-    if (a.rows == 1) return RowMatMul<Block>(a);
+    if (a.rows <= kMostRowsAbreast) return RowMatMul<Block>(a);
   }
   PanelMatMul<Block>(a);
 }
