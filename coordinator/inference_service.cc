@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "proto/peer_role.h"
 #include "proto/status_convert.h"
 
 namespace baton::coordinator {
@@ -18,6 +19,10 @@ namespace {
 constexpr size_t kMaxTokensInMessage = 512;
 constexpr size_t kScoreWindowBytes = 32 << 20;  // of logits that may wait for a slow reader
 constexpr int32_t kScoreWindowRows = 32;        // at least
+
+absl::Status MayGenerate(const grpc::CallbackServerContext& context) {
+  return wire::CheckPeerRole(*context.auth_context(), {wire::Role::kGenerate, wire::Role::kAdmin});
+}
 
 absl::Time DeadlineOf(const grpc::CallbackServerContext& context) {
   return absl::FromChrono(context.deadline());
@@ -200,8 +205,8 @@ class ScoreCall : public grpc::ServerWriteReactor<v1::ScoreResponse> {
     last_ = request.last();
   }
 
-  static ScoreCall* Start(LlmService* service, const v1::ScoreRequest& request,
-                          absl::Time deadline) {
+  static ScoreCall* Start(LlmService* service, const absl::Status& allowed,
+                          const v1::ScoreRequest& request, absl::Time deadline) {
     const auto call = std::make_shared<ScoreCall>(service, request, deadline);
     call->self_ = call;
     const int32_t rows = static_cast<int32_t>(call->tokens_.size()) - (call->logits_ ? 0 : 1);
@@ -216,7 +221,7 @@ class ScoreCall : public grpc::ServerWriteReactor<v1::ScoreResponse> {
           InvalidArgument("last: {}, expected 0 to {}", call->last_, std::max(rows, 0))));
       return call.get();
     }
-    const absl::Status status = call->StartWindow();
+    const absl::Status status = allowed.ok() ? call->StartWindow() : allowed;
     if (!status.ok()) call->Finish(wire::ToGrpc(status));
     return call.get();
   }
@@ -397,8 +402,11 @@ void WriteCluster(const ClusterStatus& from, v1::ClusterInfo* to) {
   }
 }
 
-grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context,
-                                   const absl::Status& status) {
+// A call with one answer: `work` fills it in, if the caller may.
+template <typename Work>
+grpc::ServerUnaryReactor* AnswerOnce(grpc::CallbackServerContext* context, Work work) {
+  absl::Status status = MayGenerate(*context);
+  if (status.ok()) status = work();
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(wire::ToGrpc(status));
   return reactor;
@@ -417,8 +425,10 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Generate(
   }
   ReadOptions(message->options(), &request);
   request.deadline = DeadlineOf(*context);
-  return GenerateCall::Start(
-      service_, [&](GenerationSink sink) { return service_->Generate(request, std::move(sink)); });
+  return GenerateCall::Start(service_, [&](GenerationSink sink) -> absl::StatusOr<uint64_t> {
+    RETURN_IF_ERROR(MayGenerate(*context));
+    return service_->Generate(request, std::move(sink));
+  });
 }
 
 grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Chat(
@@ -428,71 +438,89 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Chat(
       ChatPrompt{message->messages_json(), message->tools_json(), message->template_args_json()};
   ReadOptions(message->options(), &request);
   request.deadline = DeadlineOf(*context);
-  return GenerateCall::Start(
-      service_, [&](GenerationSink sink) { return service_->Generate(request, std::move(sink)); });
+  return GenerateCall::Start(service_, [&](GenerationSink sink) -> absl::StatusOr<uint64_t> {
+    RETURN_IF_ERROR(MayGenerate(*context));
+    return service_->Generate(request, std::move(sink));
+  });
 }
 
 grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Resume(
     grpc::CallbackServerContext* context, const v1::ResumeRequest* message) {
   const auto from = static_cast<int32_t>(std::min<uint32_t>(message->from_token(), 1u << 30));
-  return GenerateCall::Start(service_, [&](GenerationSink sink) {
+  return GenerateCall::Start(service_, [&](GenerationSink sink) -> absl::StatusOr<uint64_t> {
+    RETURN_IF_ERROR(MayGenerate(*context));
     return service_->Resume(message->request_id(), from, DeadlineOf(*context), std::move(sink));
   });
 }
 
 grpc::ServerWriteReactor<v1::ScoreResponse>* InferenceService::Score(
     grpc::CallbackServerContext* context, const v1::ScoreRequest* request) {
-  return ScoreCall::Start(service_, *request, DeadlineOf(*context));
+  return ScoreCall::Start(service_, MayGenerate(*context), *request, DeadlineOf(*context));
 }
 
 grpc::ServerUnaryReactor* InferenceService::Tokenize(grpc::CallbackServerContext* context,
                                                      const v1::TokenizeRequest* request,
                                                      v1::TokenizeResponse* response) {
-  const auto ids =
-      service_->Tokenize(request->text(), request->parse_special(), request->add_special());
-  if (ids.ok()) response->mutable_ids()->Assign(ids->begin(), ids->end());
-  return Finished(context, ids.status());
+  return AnswerOnce(context, [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(
+        const std::vector<TokenId> ids,
+        service_->Tokenize(request->text(), request->parse_special(), request->add_special()));
+    response->mutable_ids()->Assign(ids.begin(), ids.end());
+    return absl::OkStatus();
+  });
 }
 
 grpc::ServerUnaryReactor* InferenceService::Detokenize(grpc::CallbackServerContext* context,
                                                        const v1::DetokenizeRequest* request,
                                                        v1::DetokenizeResponse* response) {
-  const std::vector<TokenId> ids(request->ids().begin(), request->ids().end());
-  auto text = service_->Detokenize(ids, !request->has_special() || request->special());
-  if (text.ok()) response->set_text(*std::move(text));
-  return Finished(context, text.status());
+  return AnswerOnce(context, [&]() -> absl::Status {
+    const std::vector<TokenId> ids(request->ids().begin(), request->ids().end());
+    ASSIGN_OR_RETURN(*response->mutable_text(),
+                     service_->Detokenize(ids, !request->has_special() || request->special()));
+    return absl::OkStatus();
+  });
 }
 
 grpc::ServerUnaryReactor* InferenceService::RenderChat(grpc::CallbackServerContext* context,
                                                        const v1::RenderChatRequest* request,
                                                        v1::RenderChatResponse* response) {
-  auto rendered = service_->RenderChat(
-      {request->messages_json(), request->tools_json(), request->template_args_json()});
-  if (rendered.ok()) {
-    response->set_text(rendered->text);
-    response->mutable_ids()->Assign(rendered->ids.begin(), rendered->ids.end());
-  }
-  return Finished(context, rendered.status());
+  return AnswerOnce(context, [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const LlmService::RenderedChat rendered,
+                     service_->RenderChat({request->messages_json(), request->tools_json(),
+                                           request->template_args_json()}));
+    response->set_text(rendered.text);
+    response->mutable_ids()->Assign(rendered.ids.begin(), rendered.ids.end());
+    return absl::OkStatus();
+  });
 }
 
 grpc::ServerUnaryReactor* InferenceService::GetModel(grpc::CallbackServerContext* context,
                                                      const v1::GetModelRequest* /*request*/,
                                                      v1::ModelInfo* response) {
-  WriteModel(service_->model(), response);
-  return Finished(context, absl::OkStatus());
+  return AnswerOnce(context, [&] {
+    WriteModel(service_->model(), response);
+    return absl::OkStatus();
+  });
 }
 
 grpc::ServerUnaryReactor* InferenceService::GetCluster(grpc::CallbackServerContext* context,
                                                        const v1::GetClusterRequest* /*request*/,
                                                        v1::ClusterInfo* response) {
-  WriteCluster(service_->cluster(), response);
-  return Finished(context, absl::OkStatus());
+  return AnswerOnce(context, [&] {
+    WriteCluster(service_->cluster(), response);
+    return absl::OkStatus();
+  });
 }
 
 grpc::ServerUnaryReactor* InferenceService::DrainWorker(grpc::CallbackServerContext* context,
                                                         const v1::DrainWorkerRequest* request,
                                                         v1::DrainWorkerResponse* /*response*/) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const absl::Status allowed = wire::CheckPeerRole(*context->auth_context(), {wire::Role::kAdmin});
+  if (!allowed.ok()) {
+    reactor->Finish(wire::ToGrpc(allowed));
+    return reactor;
+  }
   const absl::Time deadline = std::min(DeadlineOf(*context), absl::Now() + absl::Minutes(5));
   const std::lock_guard lock(mutex_);
   drains_.emplace_back([this, reactor, deadline, name = request->name()] {
