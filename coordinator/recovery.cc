@@ -192,7 +192,14 @@ absl::StatusOr<std::vector<Placement>> Recovery::Decide(absl::Duration elapsed) 
     if (!registry_->is_spare(i)) regular.push_back(i);
   }
   if (placement_.empty()) {
-    RETURN_IF_ERROR(MissingWorkers(usable));
+    const absl::Status missing = MissingWorkers(usable);
+    if (!missing.ok()) {
+      // At the first start all are waited for; later, one that came back and went again is not.
+      if (degraded_ && elapsed >= options_.wait_for_spare)
+        return placer_->Place(*registry_, usable);
+      return missing;
+    }
+    degraded_ = false;
     return placer_->Place(*registry_, regular);
   }
   bool complete = true, draining = false;
@@ -207,6 +214,7 @@ absl::StatusOr<std::vector<Placement>> Recovery::Decide(absl::Duration elapsed) 
   }
   if (draining || elapsed >= options_.wait_for_spare) {
     auto placement = placer_->Place(*registry_, usable);
+    degraded_ = placement.ok();
     if (placement.ok()) return placement;
     if (missing.ok()) return placement.status();
     return Prefixed(missing,
@@ -327,6 +335,11 @@ void Recovery::Watch() {
     }
     if (!loss) {
       const std::vector<size_t> silent = registry_->Beat(absl::Now(), options_.limits.lease);
+      if (silent.empty() && WholeAgain(absl::Now())) {
+        placement_.clear();  // all anew
+        SetState(ClusterState::kRecovering, "a lost worker is back");
+        return;
+      }
       if (silent.empty()) continue;
       loss = Loss{silent[0],
                   fmt::format("silent for {}", absl::FormatDuration(options_.limits.lease))};
@@ -340,6 +353,20 @@ void Recovery::Watch() {
     SetState(ClusterState::kRecovering, loss->why);
     return;
   }
+}
+
+// The workers of the topology are all back after survivors had to share, and nobody is waiting for
+// an answer now.
+bool Recovery::WholeAgain(absl::Time now) {
+  if (!degraded_ || now < whole_check_) return false;
+  whole_check_ = now + options_.look_for_lost;
+  const SchedulerStats stats = pipeline_->stats().scheduler;
+  if (stats.running + stats.waiting > 0) return false;
+  registry_->RefreshLost(options_.heartbeat);
+  for (size_t i = 0; i < registry_->size(); ++i) {
+    if (!registry_->is_spare(i) && (!registry_->alive(i) || registry_->draining(i))) return false;
+  }
+  return true;
 }
 
 absl::Status Recovery::Drain(std::string_view name, absl::Time deadline) {

@@ -59,6 +59,7 @@ struct RecoveryOptions {
   absl::Duration wait_for_same = absl::Milliseconds(1500);  // before a spare takes over
   absl::Duration wait_for_spare = absl::Seconds(5);         // before the survivors share
   absl::Duration heartbeat = absl::Milliseconds(500);
+  absl::Duration look_for_lost = absl::Seconds(2);      // while survivors do its work
   absl::Duration first_delay = absl::Milliseconds(50);  // between tries; doubles up to
   absl::Duration longest_delay = absl::Seconds(1);
   Limits limits;
@@ -112,6 +113,7 @@ class Recovery {
   absl::Status AttachAll(const std::vector<Placement>& placement, uint64_t epoch);
   void OnEvent(size_t worker, int32_t stage, uint64_t epoch, wire::WorkerEvent event);
   void Watch();
+  bool WholeAgain(absl::Time now);
   void ReportLoss(uint64_t epoch, Loss loss);
   bool Wait(absl::Duration duration);  // false: stopping
   void SetState(ClusterState state, std::string_view reason);
@@ -132,10 +134,12 @@ class Recovery {
 
   // Recovery's thread only.
   std::vector<Placement> placement_;
-  absl::Time trouble_since_;      // the first loss since the pipeline last worked
+  absl::Time trouble_since_;  // the first loss since the pipeline last worked
   absl::Time resumed_at_;
   uint64_t steps_at_resume_ = 0;  // of the last stage
   int32_t flaps_ = 0;             // losses without a step between them
+  bool degraded_ = false;         // survivors share the layers of a lost worker
+  absl::Time whole_check_;        // when to look next whether all are back
   std::thread thread_;
 };
 

@@ -64,6 +64,12 @@ void WorkerRegistry::Refresh(absl::Duration timeout) {
   InParallel(workers_.size(), [&](size_t i) { Query(i, timeout); });
 }
 
+void WorkerRegistry::RefreshLost(absl::Duration timeout) {
+  InParallel(workers_.size(), [&](size_t i) {
+    if (!alive(i) || draining(i)) Query(i, timeout);
+  });
+}
+
 void WorkerRegistry::Query(size_t index, absl::Duration timeout) {
   const absl::StatusOr<wire::WorkerInfo> info = ClientOf(index)->GetInfo(timeout);
   if (!info.ok()) {

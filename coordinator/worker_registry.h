@@ -56,6 +56,7 @@ class WorkerRegistry {
 
   // Asks all workers at the same time who they are; those that do not answer are lost.
   void Refresh(absl::Duration timeout);
+  void RefreshLost(absl::Duration timeout);  // the same for those that are lost or drained
   bool alive(size_t worker) const;
   wire::WorkerInfo info(size_t worker) const;
   std::string reason(size_t worker) const;

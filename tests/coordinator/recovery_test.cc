@@ -119,6 +119,7 @@ class RecoveryTest : public ::testing::Test {
     options_.first_delay = absl::Milliseconds(5);
     options_.longest_delay = absl::Milliseconds(50);
     options_.heartbeat = absl::Milliseconds(20);
+    options_.look_for_lost = absl::Milliseconds(50);
     recovery_ = std::make_unique<Recovery>(options_, registry_.get(), pipeline_.get(), &placer_);
     recovery_->Start();
   }
@@ -223,6 +224,15 @@ TEST_F(RecoveryTest, SurvivorsShareTheLayers) {
   ASSERT_EQ(stream->Wait(), absl::OkStatus());
   EXPECT_EQ(stream->tokens(), FakeContinuation(Prompt(100, 1), 100));
   EXPECT_EQ(recovery_->snapshot().placement.size(), 2u);
+  // When the lost one is back and nobody waits, all take part again.
+  cluster_.Restart(addresses_[0]);
+  for (int i = 0; i < 1000 && recovery_->snapshot().placement.size() < 3; ++i) {
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  const auto again = Generate(Prompt(100, 2), 50);
+  ASSERT_EQ(again->Wait(), absl::OkStatus());
+  EXPECT_EQ(again->tokens(), FakeContinuation(Prompt(100, 2), 50));
+  EXPECT_EQ(recovery_->snapshot().placement.size(), 3u);
 }
 
 TEST_F(RecoveryTest, RequestsEndWithTheReasonWhenNobodyComes) {
