@@ -28,6 +28,9 @@ using coordinator::ModelSummary;
 using coordinator::ScoreChunk;
 
 constexpr absl::Duration kUnaryTimeout = absl::Seconds(30);
+// How long an answer that broke off is tried to be resumed, as when the coordinator restarts.
+constexpr absl::Duration kResumeFor = absl::Seconds(60);
+constexpr absl::Duration kResumeEvery = absl::Milliseconds(200);
 
 // The transport's words for "nobody listens" are long; ours are one line.
 absl::Status FromServer(const grpc::Status& status, const std::string& address) {
@@ -191,10 +194,11 @@ class GrpcService : public RemoteService {
       : address_(std::move(address)), stub_(v1::Inference::NewStub(std::move(channel))) {}
 
   ~GrpcService() override {
+    std::map<uint64_t, std::unique_ptr<StreamCall>>
+        calls;  // joined without the lock: readers take it
     const std::lock_guard lock(mutex_);
-    for (auto& [id, call] : calls_) call->context.TryCancel();
-    // Threads take the mutex only to find their call, which they have by now.
-    calls_.clear();
+    for (auto& [id, call] : calls_) call->Cancel();
+    calls.swap(calls_);
   }
 
   absl::StatusOr<uint64_t> Generate(const GenerationRequest& request,
@@ -205,10 +209,9 @@ class GrpcService : public RemoteService {
       message.set_tools_json(chat->tools_json);
       message.set_template_args_json(chat->template_args_json);
       *message.mutable_options() = ToMessage(request);
-      return StartCall(request.deadline,
-                       [this, message, sink = std::move(sink)](grpc::ClientContext& context) {
-                         ReadAnswer(stub_->Chat(&context, message), sink);
-                       });
+      return StartCall(request.deadline, [this, message, sink = std::move(sink)](StreamCall& call) {
+        ReadAnswer(call, stub_->Chat(call.context.get(), message), sink);
+      });
     }
     v1::GenerateRequest message;
     if (const auto* text = std::get_if<coordinator::TextPrompt>(&request.prompt)) {
@@ -219,10 +222,9 @@ class GrpcService : public RemoteService {
       message.mutable_tokens()->mutable_ids()->Assign(ids.begin(), ids.end());
     }
     *message.mutable_options() = ToMessage(request);
-    return StartCall(request.deadline,
-                     [this, message, sink = std::move(sink)](grpc::ClientContext& context) {
-                       ReadAnswer(stub_->Generate(&context, message), sink);
-                     });
+    return StartCall(request.deadline, [this, message, sink = std::move(sink)](StreamCall& call) {
+      ReadAnswer(call, stub_->Generate(call.context.get(), message), sink);
+    });
   }
 
   absl::StatusOr<uint64_t> Score(const coordinator::ScoreRequest& request,
@@ -231,15 +233,14 @@ class GrpcService : public RemoteService {
     message.mutable_tokens()->Assign(request.tokens.begin(), request.tokens.end());
     message.set_last(request.last);
     message.set_logits(request.logits);
-    return StartCall(request.deadline,
-                     [this, message, sink = std::move(sink)](grpc::ClientContext& context) {
-                       ReadScores(stub_->Score(&context, message), sink);
-                     });
+    return StartCall(request.deadline, [this, message, sink = std::move(sink)](StreamCall& call) {
+      ReadScores(stub_->Score(call.context.get(), message), sink);
+    });
   }
 
   void Cancel(uint64_t id) override {
     const std::lock_guard lock(mutex_);
-    if (const auto call = calls_.find(id); call != calls_.end()) call->second->context.TryCancel();
+    if (const auto call = calls_.find(id); call != calls_.end()) call->second->Cancel();
   }
 
   absl::StatusOr<std::vector<engine::TokenId>> Tokenize(std::string_view text, bool parse_special,
@@ -305,7 +306,14 @@ class GrpcService : public RemoteService {
 
  private:
   struct StreamCall {
-    grpc::ClientContext context;
+    void Cancel() {  // with mutex_ held
+      cancelled = true;
+      context->TryCancel();
+    }
+
+    absl::Time deadline;
+    std::unique_ptr<grpc::ClientContext> context;  // of the latest attempt; replaced under mutex_
+    bool cancelled = false;                        // guarded by mutex_
     std::jthread reader;
   };
 
@@ -324,27 +332,65 @@ class GrpcService : public RemoteService {
 
   // Reads a stream on a thread of its own; it stays known until the service goes, so that Cancel
   // never meets a dead one.
-  uint64_t StartCall(absl::Time deadline, std::function<void(grpc::ClientContext&)> read) {
+  uint64_t StartCall(absl::Time deadline, std::function<void(StreamCall&)> read) {
     auto call = std::make_unique<StreamCall>();
-    SetDeadline(call->context, deadline);
-    call->reader =
-        std::jthread([context = &call->context, read = std::move(read)] { read(*context); });
+    call->deadline = deadline;
+    RenewContext(*call);
+    call->reader = std::jthread([c = call.get(), read = std::move(read)] { read(*c); });
     const std::lock_guard lock(mutex_);
     calls_.emplace(++last_id_, std::move(call));
     return last_id_;
   }
 
-  void ReadAnswer(std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> stream,
-                  const coordinator::GenerationSink& sink) {
-    v1::GenerateResponse message;
+  // False: cancelled meanwhile.
+  bool RenewContext(StreamCall& call) {
+    auto context = std::make_unique<grpc::ClientContext>();
+    SetDeadline(*context, call.deadline);
+    const std::lock_guard lock(mutex_);
+    call.context.swap(context);
+    return !call.cancelled;
+  }
+
+  using AnswerStream = std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>>;
+
+  // What has come of an answer.
+  struct Progress {
+    std::string request_id;
+    uint32_t tokens = 0;
     bool ended = false;
+  };
+
+  grpc::Status ReadChunks(AnswerStream stream, const coordinator::GenerationSink& sink,
+                          Progress* progress) {
+    v1::GenerateResponse message;
     while (stream->Read(&message)) {
       GenerationChunk chunk = FromMessage(message);
-      ended = ended || chunk.last();
+      if (!chunk.request_id.empty()) progress->request_id = chunk.request_id;
+      progress->tokens += static_cast<uint32_t>(chunk.tokens.size());
+      progress->ended = progress->ended || chunk.last();
       sink(std::move(chunk));
     }
-    const grpc::Status status = stream->Finish();
-    if (ended) return;
+    return stream->Finish();
+  }
+
+  void ReadAnswer(StreamCall& call, AnswerStream stream, const coordinator::GenerationSink& sink) {
+    Progress progress;
+    grpc::Status status = ReadChunks(std::move(stream), sink, &progress);
+    // The coordinator went: another one goes on where it stopped.
+    const absl::Time give_up = absl::Now() + kResumeFor;
+    const grpc::Status broke = status;
+    while (!progress.ended && status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+           !progress.request_id.empty() && absl::Now() < give_up) {
+      absl::SleepFor(kResumeEvery);
+      if (!RenewContext(call)) break;
+      v1::ResumeRequest resume;
+      resume.set_request_id(progress.request_id);
+      resume.set_from_token(progress.tokens);
+      status = ReadChunks(stub_->Resume(call.context.get(), resume), sink, &progress);
+    }
+    if (progress.ended) return;
+    // "No such request" says less than why it broke off.
+    if (status.error_code() == grpc::StatusCode::NOT_FOUND) status = broke;
     GenerationChunk last;
     last.status = status.ok() ? Internal("{}: the answer has no end", address_)
                               : FromServer(status, address_);
