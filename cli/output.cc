@@ -21,7 +21,8 @@ absl::Status Print(std::string_view text) {
 }
 
 std::string JsonText(const nlohmann::ordered_json& document) {
-  return document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return document.dump(-1, ' ', /*ensure_ascii=*/true,
+                       nlohmann::ordered_json::error_handler_t::replace);
 }
 
 absl::Status PrintJson(const nlohmann::ordered_json& document) {

@@ -9,7 +9,8 @@
 namespace baton::cli {
 
 absl::Status Print(std::string_view text);  // and flushes
-// One document and a line end. Text that is not UTF-8 becomes U+FFFD.
+// One document and a line end, in ASCII: some readers take U+2028 for a line end. Text that is not
+// UTF-8 becomes U+FFFD.
 absl::Status PrintJson(const nlohmann::ordered_json& document);
 std::string JsonText(const nlohmann::ordered_json& document);  // on one line
 
