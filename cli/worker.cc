@@ -8,6 +8,7 @@
 #include "cli/flag_values.h"
 #include "cli/interrupt.h"
 #include "cli/ready_line.h"
+#include "proto/address.h"
 #include "worker/run_worker.h"
 
 namespace baton::cli {
@@ -21,6 +22,9 @@ struct Flags {
 
 absl::Status Run(const Flags& flags) {
   worker::WorkerRunOptions options = flags.options;
+  if (const auto address = wire::ParseAddress(options.server.listen); !address.ok()) {
+    return WithExitCode(Prefixed(address.status(), "--listen"), kUsage);
+  }
   if (!flags.memory.empty()) {
     ASSIGN_OR_RETURN(options.server.memory_budget_bytes, ParseSize("--memory", flags.memory));
   }

@@ -68,7 +68,8 @@ class Server:
         self.process = subprocess.Popen([BATON, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.PIPE, text=True, errors="replace", env=os.environ | (env or {}))
         self.lines, self.said = [], threading.Condition()
-        threading.Thread(target=self._read, daemon=True).start()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
 
     def _read(self):
         for line in self.process.stderr:
@@ -120,6 +121,8 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.kill()
                 raise AssertionError(f"did not end on SIGTERM:\n{self.words()}") from None
+        self.reader.join(5)
+        self.process.stderr.close()
         return self.process.returncode
 
 
