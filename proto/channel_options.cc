@@ -22,7 +22,7 @@ constexpr int kMinPingIntervalMs = kKeepaliveTimeMs / 2;
 // A restarted peer is found within a second.
 constexpr int kFirstReconnectMs = 100;
 constexpr int kMaxReconnectMs = 1'000;
-constexpr int kConnectTimeoutMs = 3'000;
+constexpr int kConnectTimeoutMs = 5'000;
 
 // Bytes a stream may have in flight before the receiver has measured the link (gRPC widens the
 // window by itself then): a whole chunk and the next, not HTTP/2's 64 KiB.

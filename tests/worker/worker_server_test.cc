@@ -360,9 +360,9 @@ TEST_F(WorkerServerTest, AHostileSenderGetsAStatus) {
 
 TEST_F(WorkerServerTest, ASenderKeepsToItsWindow) {
   StartServers(2);
-  std::atomic<bool> hold = true;
-  controls_[1]->on_run = [&](const engine::MicroBatch&) {
-    while (hold) std::this_thread::sleep_for(1ms);
+  const auto hold = std::make_shared<std::atomic<bool>>(true);  // steps outlive the test's body
+  controls_[1]->on_run = [hold](const engine::MicroBatch&) {
+    while (*hold) std::this_thread::sleep_for(1ms);
   };
   ASSERT_THAT(pipeline_->Start(1), IsOk());
   auto stub = Stub(1);
@@ -375,7 +375,7 @@ TEST_F(WorkerServerTest, ASenderKeepsToItsWindow) {
   }
   EXPECT_THAT(wire::FromGrpc(stream->Finish()),
               Fails(absl::StatusCode::kResourceExhausted, "without credit"));
-  hold = false;
+  *hold = false;
 }
 
 TEST_F(WorkerServerTest, AMessageBeyondTheLimitIsRefused) {
