@@ -70,8 +70,7 @@ inline float* OutRow(const MatMulArgs& a, int32_t r) {
 }
 }  // namespace BATON_ISA_NAMESPACE
 
-enum class KvFormat : uint8_t { kF16, kF32 };
-inline constexpr int kNumKvFormats = 2;
+enum class KvFormat : uint8_t { kF16, kF32, kQ8_0 };
 
 // A query of attention and where its part of the answer goes.
 struct AttentionQuery {
@@ -99,6 +98,10 @@ struct AttentionTask {
   const AttentionQuery* queries = nullptr;
   float* scratch = nullptr;  // AttentionScratchFloats, aligned to 64
 };
+// Groups of 32 numbers of a vector in a kQ8_0 cache, each with a scale (a half). A block holds the
+// keys' int8 [key_dim, 32], their scales [groups, 32], then the values' int8 [32, value_dim] and
+// scales [32, groups].
+constexpr int32_t KvGroups(int32_t dim) { return (dim + 31) / 32; }
 constexpr int64_t AttentionScratchFloats(int32_t key_dim, int32_t value_dim) {
   return int64_t{kMaxTaskQueries} * kAttentionChunk + int64_t{kKvBlock} * (key_dim + value_dim);
 }

@@ -3,10 +3,11 @@
 // A block of a layer holds, for each KV head, its keys [key_dim, 32 positions] and then its values
 // [32 positions, value_dim]: see kernels/cpu/attention.h for why.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "engine/backend/cpu_backend.h"
-#include "kernels/half.h"
+#include "kernels/exact_math.h"
 
 namespace baton::engine {
 namespace {
@@ -20,13 +21,32 @@ using kernels::kMaxTaskQueries;
 constexpr int kBlocksPerChunk = kAttentionChunk / kKvBlock;
 
 kernels::KvFormat FormatOf(KvType type) {
-  return type == KvType::kF32 ? kernels::KvFormat::kF32 : kernels::KvFormat::kF16;
+  switch (type) {
+    case KvType::kF16:
+      return kernels::KvFormat::kF16;
+    case KvType::kF32:
+      return kernels::KvFormat::kF32;
+    case KvType::kQ8_0:
+      return kernels::KvFormat::kQ8_0;
+  }
+  std::abort();
 }
-size_t ElementBytes(KvType type) { return type == KvType::kF32 ? 4 : 2; }
+// One number of each position in a block, or for kQ8_0 a number and its share of a scale.
+size_t VectorBytes(KvType type, int32_t dim) {
+  switch (type) {
+    case KvType::kF16:
+      return size_t{2} * dim;
+    case KvType::kF32:
+      return size_t{4} * dim;
+    case KvType::kQ8_0:
+      return static_cast<size_t>(dim) + 2 * kernels::KvGroups(dim);
+  }
+  std::abort();
+}
 
 size_t HeadBytes(const KvLayer& layer) {
-  const int32_t values = layer.value_in_key ? 0 : layer.value_dim;
-  return ElementBytes(layer.type) * kKvBlock * (layer.key_dim + values);
+  const size_t value_bytes = layer.value_in_key ? 0 : VectorBytes(layer.type, layer.value_dim);
+  return kKvBlock * (VectorBytes(layer.type, layer.key_dim) + value_bytes);
 }
 
 // What a half cannot hold becomes the largest it can, so that one number can't turn a sequence into
@@ -44,6 +64,36 @@ void StoreHead(const KvLayer& layer, std::byte* block, int32_t slot, const float
   if (layer.value_in_key) return;
   Element* values = keys + int64_t{layer.key_dim} * kKvBlock + int64_t{slot} * layer.value_dim;
   for (int32_t d = 0; d < layer.value_dim; ++d) values[d] = convert(v[d]);
+}
+
+// Rounds a vector in groups of 32 to int8 with a half as scale; numbers lie `stride` apart, scales
+// `scale_stride`.
+void StoreQ8(const float* x, int32_t dim, std::byte* values, int64_t stride, std::byte* scales,
+             int64_t scale_stride) {
+  for (int32_t first = 0; first < dim; first += 32) {
+    const int32_t end = std::min(dim, first + 32);
+    float largest = 0;
+    for (int32_t d = first; d < end; ++d) largest = kernels::MaxOf(largest, kernels::AbsOf(x[d]));
+    const uint16_t half = ToHalf(largest / 127.0f);
+    std::memcpy(scales + first / 32 * scale_stride * 2, &half, 2);
+    const float scale = kernels::HalfToFloat(half);
+    for (int32_t d = first; d < end; ++d) {
+      const float scaled = scale > 0 ? x[d] / scale : 0.0f;
+      const float bounded = scaled > 127.0f ? 127.0f : scaled > -127.0f ? scaled : -127.0f;
+      values[d * stride] =
+          static_cast<std::byte>(static_cast<int8_t>(kernels::RoundToInteger(bounded)));
+    }
+  }
+}
+void StoreHeadQ8(const KvLayer& layer, std::byte* block, int32_t slot, const float* k,
+                 const float* v) {
+  std::byte* scales = block + int64_t{layer.key_dim} * kKvBlock;
+  StoreQ8(k, layer.key_dim, block + slot, kKvBlock, scales + 2 * slot, kKvBlock);
+  if (layer.value_in_key) return;
+  std::byte* values = scales + 2 * kernels::KvGroups(layer.key_dim) * kKvBlock;
+  scales = values + int64_t{layer.value_dim} * kKvBlock;
+  StoreQ8(v, layer.value_dim, values + int64_t{slot} * layer.value_dim, 1,
+          scales + 2 * slot * kernels::KvGroups(layer.value_dim), 1);
 }
 
 // Consecutive rows of one sequence, and the chunks that they see.
@@ -90,10 +140,17 @@ void CpuBackend::StoreKv(const KvLayer& cache, const BatchLayout& layout, Activa
       const float* key = k.data + r * k.stride + int64_t{head} * cache.key_dim;
       const float* value =
           cache.value_in_key ? nullptr : v.data + r * v.stride + int64_t{head} * cache.value_dim;
-      if (cache.type == KvType::kF32) {
-        StoreHead<float>(cache, block, position % kKvBlock, key, value, [](float f) { return f; });
-      } else {
-        StoreHead<uint16_t>(cache, block, position % kKvBlock, key, value, ToHalf);
+      const int32_t slot = position % kKvBlock;
+      switch (cache.type) {
+        case KvType::kF16:
+          StoreHead<uint16_t>(cache, block, slot, key, value, ToHalf);
+          break;
+        case KvType::kF32:
+          StoreHead<float>(cache, block, slot, key, value, [](float f) { return f; });
+          break;
+        case KvType::kQ8_0:
+          StoreHeadQ8(cache, block, slot, key, value);
+          break;
       }
     }
   });

@@ -26,6 +26,35 @@ struct KvElement<KvFormat::kF32> {
   static float LoadOne(Type v) { return v; }
 };
 
+// Rounded caches are always widened first: int8 times a half is exact as a float.
+template <>
+struct KvElement<KvFormat::kQ8_0> {
+  using Type = int8_t;
+};
+inline void WidenQ8(int8_t value, const uint8_t* scale, float* to) {
+  uint16_t half;
+  memcpy(&half, scale, 2);
+  *to = static_cast<float>(value) * HalfToFloat(half);
+}
+inline void WidenQ8Keys(const int8_t* keys, int32_t key_dim, float* to) {
+  const auto* scales = reinterpret_cast<const uint8_t*>(keys + int64_t{key_dim} * kKvBlock);
+  for (int32_t d = 0; d < key_dim; ++d) {
+    for (int32_t i = 0; i < kKvBlock; ++i) {
+      WidenQ8(keys[d * kKvBlock + i], scales + 2 * (d / 32 * kKvBlock + i), to + d * kKvBlock + i);
+    }
+  }
+}
+inline void WidenQ8Values(const int8_t* values, int32_t value_dim, float* to) {
+  const auto* scales = reinterpret_cast<const uint8_t*>(values + int64_t{value_dim} * kKvBlock);
+  const int32_t groups = KvGroups(value_dim);
+  for (int32_t i = 0; i < kKvBlock; ++i) {
+    for (int32_t d = 0; d < value_dim; ++d) {
+      WidenQ8(values[i * value_dim + d], scales + 2 * (i * groups + d / 32),
+              to + i * value_dim + d);
+    }
+  }
+}
+
 // The positions [begin, end) of a chunk that a query sees, counted from the chunk's first.
 struct VisibleRange {
   int32_t begin, end;
@@ -134,17 +163,34 @@ inline void AddBlockValues(const typename KvElement<Format>::Type* values, int32
 inline constexpr int kQueriesWorthWidening = 5;
 
 template <KvFormat Format>
-inline void Widen(const typename KvElement<Format>::Type* from, int32_t count, float* to) {
-  for (int32_t i = 0; i < count; i += Lanes::kSize) KvElement<Format>::Load(from + i).Store(to + i);
-}
-// Values that are the first numbers of their keys: [key_dim, 32] turned round.
+inline constexpr int kFewestWidened = Format == KvFormat::kF32    ? kMaxTaskQueries + 1
+                                      : Format == KvFormat::kQ8_0 ? 1
+                                                                  : kQueriesWorthWidening;
+
 template <KvFormat Format>
-inline void TurnRound(const typename KvElement<Format>::Type* keys, int32_t value_dim, float* to) {
+inline void WidenKeys(const typename KvElement<Format>::Type* keys, int32_t key_dim, float* to) {
+  if constexpr (Format == KvFormat::kQ8_0) {
+    WidenQ8Keys(keys, key_dim, to);
+  } else {
+    for (int32_t i = 0; i < key_dim * kKvBlock; i += Lanes::kSize)
+      KvElement<Format>::Load(keys + i).Store(to + i);
+  }
+}
+template <KvFormat Format>
+inline void WidenValues(const typename KvElement<Format>::Type* keys, int32_t key_dim,
+                        int32_t value_dim, float* to) {
+  const auto* values = keys + int64_t{key_dim} * kKvBlock;
+  if constexpr (Format == KvFormat::kQ8_0) {
+    WidenQ8Values(values + 2 * KvGroups(key_dim) * kKvBlock, value_dim, to);
+  } else {
+    for (int32_t i = 0; i < value_dim * kKvBlock; i += Lanes::kSize)
+      KvElement<Format>::Load(values + i).Store(to + i);
+  }
+}
+// Values that are the first numbers of their keys: [key_dim, 32], widened, turned round.
+inline void TurnRound(const float* keys, int32_t value_dim, float* to) {
   for (int32_t i = 0; i < kKvBlock; ++i) {
-    for (int32_t d = 0; d < value_dim; ++d) {
-      to[static_cast<int64_t>(i) * value_dim + d] =
-          KvElement<Format>::LoadOne(keys[static_cast<int64_t>(d) * kKvBlock + i]);
-    }
+    for (int32_t d = 0; d < value_dim; ++d) to[i * value_dim + d] = keys[d * kKvBlock + i];
   }
 }
 
@@ -160,7 +206,7 @@ inline void ScoreQueries(const typename KvElement<Format>::Type* keys, int32_t k
 struct AttentionPass {
   const AttentionTask& task;
   VisibleRange visible[kMaxTaskQueries];
-  float* widened;  // [32, key_dim or value_dim]
+  float* widened;  // keys or values of a block; behind them, values that were keys
 
   float* Scores(int32_t query) const { return task.scratch + int64_t{kAttentionChunk} * query; }
   // The part of a block that a query sees, counted from the block's first position.
@@ -193,12 +239,13 @@ inline void ScoreBlockOf(const AttentionPass& pass, int32_t block) {
     q[queries] = task.queries[i].q;
     scores[queries++] = pass.Scores(i) + block * kKvBlock;
   }
-  if (Format != KvFormat::kF32 && queries >= kQueriesWorthWidening) {
-    Widen<Format>(keys, task.key_dim * kKvBlock, pass.widened);
+  if (queries >= kFewestWidened<Format>) {
+    WidenKeys<Format>(keys, task.key_dim, pass.widened);
     ScoreQueries<KvFormat::kF32>(pass.widened, task.key_dim, q, scores, queries);
-  } else {
-    ScoreQueries<Format>(keys, task.key_dim, q, scores, queries);
+    return;
   }
+  if constexpr (Format != KvFormat::kQ8_0)
+    ScoreQueries<Format>(keys, task.key_dim, q, scores, queries);
 }
 
 template <KvFormat Format>
@@ -206,25 +253,28 @@ inline void AddValuesOf(const AttentionPass& pass, int32_t block) {
   using Element = typename KvElement<Format>::Type;
   const AttentionTask& task = pass.task;
   const auto* keys = reinterpret_cast<const Element*>(task.blocks[block]);
-  const Element* values = keys + static_cast<int64_t>(task.key_dim) * kKvBlock;
   const int queries = pass.CountSeeing(block);
   if (queries == 0) return;
-  const bool widen = Format != KvFormat::kF32 && queries >= kQueriesWorthWidening;
+  const bool widen = task.value_in_key || queries >= kFewestWidened<Format>;
+  float* values = pass.widened;
   if (task.value_in_key) {
-    TurnRound<Format>(keys, task.value_dim, pass.widened);
+    values += int64_t{task.key_dim} * kKvBlock;
+    WidenKeys<Format>(keys, task.key_dim, pass.widened);
+    TurnRound(pass.widened, task.value_dim, values);
   } else if (widen) {
-    Widen<Format>(values, task.value_dim * kKvBlock, pass.widened);
+    WidenValues<Format>(keys, task.key_dim, task.value_dim, values);
   }
   for (int32_t i = 0; i < task.num_queries; ++i) {
     const VisibleRange seen = pass.SeenOf(i, block);
     if (seen.begin >= seen.end) continue;
     const float* weights = pass.Scores(i) + block * kKvBlock;
     float* partial = task.queries[i].partial;
-    if (task.value_in_key || widen) {
-      AddBlockValues<KvFormat::kF32>(pass.widened, task.value_dim, weights, seen.begin, seen.end,
+    if (widen) {
+      AddBlockValues<KvFormat::kF32>(values, task.value_dim, weights, seen.begin, seen.end,
                                      partial);
-    } else {
-      AddBlockValues<Format>(values, task.value_dim, weights, seen.begin, seen.end, partial);
+    } else if constexpr (Format != KvFormat::kQ8_0) {
+      const Element* stored = keys + int64_t{task.key_dim} * kKvBlock;
+      AddBlockValues<Format>(stored, task.value_dim, weights, seen.begin, seen.end, partial);
     }
   }
 }
@@ -244,10 +294,13 @@ void AttendAs(const AttentionTask& task) {
   for (int32_t b = 0; b < task.num_blocks; ++b) AddValuesOf<Format>(pass, b);
 }
 inline void Attend(const AttentionTask& task) {
-  if (task.format == KvFormat::kF16) {
-    AttendAs<KvFormat::kF16>(task);
-  } else {
-    AttendAs<KvFormat::kF32>(task);
+  switch (task.format) {
+    case KvFormat::kF16:
+      return AttendAs<KvFormat::kF16>(task);
+    case KvFormat::kF32:
+      return AttendAs<KvFormat::kF32>(task);
+    case KvFormat::kQ8_0:
+      return AttendAs<KvFormat::kQ8_0>(task);
   }
 }
 

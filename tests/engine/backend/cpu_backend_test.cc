@@ -92,6 +92,13 @@ std::vector<AttentionCase> AttentionCases() {
   return {
       {.name = "plain"},
       {.name = "float32 cache", .type = KvType::kF32},
+      {.name = "rounded cache", .type = KvType::kQ8_0, .key_dim = 48, .value_dim = 32},
+      {.name = "rounded keys as values",
+       .type = KvType::kQ8_0,
+       .num_kv_heads = 1,
+       .key_dim = 40,
+       .value_dim = 33,
+       .value_in_key = true},
       {.name = "soft cap", .softcap = 3},
       {.name = "window", .window = 20},
       {.name = "sinks", .sinks = true},
@@ -176,8 +183,17 @@ class AttentionRun {
 
  private:
   float Scale() const { return 1.0f / std::sqrt(static_cast<float>(case_.key_dim)); }
-  double Stored(float f) const {
-    return case_.type == KvType::kF32 ? f : kernels::HalfToFloat(kernels::FloatToHalf(f));
+  // Number d of a key or value vector as the cache keeps it.
+  double Stored(const float* vector, int32_t dim, int32_t d) const {
+    const auto half = [](float f) { return kernels::HalfToFloat(kernels::FloatToHalf(f)); };
+    if (case_.type == KvType::kF32) return vector[d];
+    if (case_.type == KvType::kF16) return half(vector[d]);
+    float largest = 0;
+    for (int32_t i = d / 32 * 32; i < std::min(dim, d / 32 * 32 + 32); ++i) {
+      largest = std::max(largest, std::fabs(vector[i]));
+    }
+    const float scale = half(largest / 127.0f);
+    return std::clamp(std::nearbyint(vector[d] / scale), -127.0f, 127.0f) * scale;
   }
   BatchLayout Layout(int32_t begin, int32_t end) {
     BatchLayout layout;
@@ -199,7 +215,7 @@ class AttentionRun {
     for (int32_t p = first; p <= position; ++p) {
       double s = 0;
       for (int32_t d = 0; d < case_.key_dim; ++d)
-        s += double{q[d]} * Stored(k_.Row(p)[kv * case_.key_dim + d]);
+        s += double{q[d]} * Stored(k_.Row(p) + kv * case_.key_dim, case_.key_dim, d);
       s *= Scale();
       if (case_.softcap > 0) s = case_.softcap * std::tanh(s / case_.softcap);
       s += double{slopes_[h]} * (p - position);
@@ -211,9 +227,10 @@ class AttentionRun {
     for (int32_t d = 0; d < case_.value_dim; ++d) {
       double o = 0;
       for (int32_t p = first; p <= position; ++p) {
-        const float v = case_.value_in_key ? k_.Row(p)[kv * case_.key_dim + d]
-                                           : v_.Row(p)[kv * case_.value_dim + d];
-        o += scores[p - first] * Stored(v);
+        const bool in_key = case_.value_in_key;
+        const int32_t dim = in_key ? case_.key_dim : case_.value_dim;
+        const float* vector = (in_key ? k_ : v_).Row(p) + kv * dim;
+        o += scores[p - first] * Stored(vector, dim, d);
       }
       out.Row(r)[h * case_.value_dim + d] = static_cast<float>(o / sum);
     }
