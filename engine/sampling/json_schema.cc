@@ -26,11 +26,23 @@ constexpr std::array<std::string_view, 18> kDescriptions = {
     "title",  "description", "default",  "examples",  "example",     "$schema",
     "$id",    "id",          "$comment", "$defs",     "definitions", "format",
     "strict", "deprecated",  "readOnly", "writeOnly", "nullable",    "$anchor"};
-constexpr std::array<std::string_view, 14> kUnderstood = {
-    "type",  "properties", "required", "additionalProperties",
-    "items", "minItems",   "maxItems", "enum",
-    "const", "anyOf",      "oneOf",    "allOf",
-    "$ref",  "minLength"};
+constexpr std::array<std::string_view, 15> kUnderstood = {"$ref",
+                                                          "const",
+                                                          "enum",
+                                                          "anyOf",
+                                                          "oneOf",
+                                                          "allOf",
+                                                          "type",
+                                                          "properties",
+                                                          "items",
+                                                          "required",
+                                                          "minLength",
+                                                          "minItems",
+                                                          "additionalProperties",
+                                                          "maxLength",
+                                                          "maxItems"};
+// The first of them say all about a value.
+constexpr size_t kNumComplete = 6;
 
 bool Contains(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -99,11 +111,10 @@ class SchemaCompiler {
     }
     if (!schema.is_object()) return InvalidArgument("schema: {} is not an object", place);
     for (const auto& [keyword, value] : schema.items()) {
-      if (Contains(kUnderstood, keyword) || Contains(kDescriptions, keyword) ||
-          keyword == "maxLength")
-        continue;
+      if (Contains(kUnderstood, keyword) || Contains(kDescriptions, keyword)) continue;
       return InvalidArgument("schema: {}: keyword '{}' is not supported", place, keyword);
     }
+    RETURN_IF_ERROR(CheckSiblings(place, schema));
     if (schema.contains("$ref")) return CompileReference(place, schema["$ref"], depth);
     if (schema.contains("const")) return CompileEnum(place, Json::array({schema["const"]}));
     if (schema.contains("enum")) return CompileEnum(place, schema["enum"]);
@@ -111,6 +122,21 @@ class SchemaCompiler {
       if (schema.contains(keyword)) return CompileUnion(place, keyword, schema[keyword], depth);
     }
     return CompileTypes(place, schema, depth);
+  }
+
+  // What stands beside a keyword that says all would be lost.
+  static absl::Status CheckSiblings(const std::string& place, const Json& schema) {
+    for (size_t i = 0; i < kNumComplete; ++i) {
+      if (!schema.contains(kUnderstood[i])) continue;
+      const bool lists_values = kUnderstood[i] == "const" || kUnderstood[i] == "enum";
+      for (std::string_view other : kUnderstood) {
+        if (other == kUnderstood[i] || !schema.contains(other)) continue;
+        if (lists_values && other == "type") continue;
+        return InvalidArgument("schema: {}: '{}' beside '{}' is not supported", place, other,
+                               kUnderstood[i]);
+      }
+    }
+    return absl::OkStatus();
   }
 
   absl::StatusOr<uint32_t> CompileReference(const std::string& place, const Json& reference,

@@ -107,6 +107,8 @@ TEST(GrammarTest, RefusesSchemasByName) {
        "no value fits"},
       {R"({"enum": []})", "enum is not a list of values"},
       {"false", "no value fits"},
+      {R"({"anyOf": [{}], "required": ["a"]})", "'required' beside 'anyOf' is not supported"},
+      {R"({"type": "string", "enum": ["a"], "minLength": 2})", "'minLength' beside 'enum'"},
   };
   for (const auto& [schema, message] : cases) {
     const auto grammar = Grammar::FromJsonSchema(schema);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/text/chat_template.h"
+#include "engine/text/jinja/unicode.h"
 
 namespace baton::engine {
 namespace {
@@ -119,6 +120,23 @@ TEST(JinjaTest, StaysWithinLimits) {
   for (const std::string& source : sources) {
     EXPECT_FALSE(Render(source, ordered_json::object()).ok()) << source.substr(0, 100);
   }
+}
+
+// All of Unicode at once: the FNV-1a hash of upper case, lower case and classes, as Python 3.11 has
+// them.
+TEST(JinjaTest, KnowsCharactersAsPythonDoes) {
+  uint64_t hash = 0xcbf29ce484222325;
+  const auto add = [&hash](uint8_t byte) { hash = (hash ^ byte) * 0x100000001b3; };
+  for (char32_t c = 0; c < 0x110000; ++c) {
+    if (c >= 0xD800 && c < 0xE000) continue;
+    std::string text;
+    jinja::AppendUtf8(c, text);
+    for (char byte : jinja::Upper(text) + jinja::Lower(text)) add(static_cast<uint8_t>(byte));
+    add(static_cast<uint8_t>(jinja::IsAlpha(c) | jinja::IsDigit(c) << 1 | jinja::IsSpace(c) << 2 |
+                             jinja::IsLower(c) << 3 | jinja::IsUpper(c) << 4 |
+                             jinja::IsPrintable(c) << 5));
+  }
+  EXPECT_EQ(hash, 0xfd66f603384b0c2b);
 }
 
 TEST(JinjaTest, KeepsNothingBetweenRenderings) {
