@@ -36,21 +36,6 @@ absl::StatusOr<GenerationChunk> ReadAnswer(
   return answer;
 }
 
-std::string_view FinishReasonName(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kStop:
-      return "stop";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kCancelled:
-      return "cancelled";
-    case FinishReason::kNone:
-    case FinishReason::kError:
-      break;
-  }
-  return "error";
-}
-
 std::string LayersText(engine::LayerRange layers) {
   return layers.size() <= 0 ? "-" : fmt::format("{}-{}", layers.begin, layers.end - 1);
 }

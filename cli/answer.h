@@ -18,9 +18,6 @@ absl::StatusOr<coordinator::GenerationChunk> ReadAnswer(
     coordinator::LlmService& service, const coordinator::GenerationRequest& request,
     const std::function<absl::Status(std::string_view)>& on_text, InterruptWatch& watch);
 
-std::string_view FinishReasonName(
-    coordinator::FinishReason reason);  // "stop", "length", "cancelled"
-
 // "0-14": inclusive, for people.
 std::string LayersText(engine::LayerRange layers);
 

@@ -4,6 +4,8 @@
 #include <absl/time/clock.h>
 
 #include <CLI/CLI.hpp>
+#include <fstream>
+#include <iterator>
 
 #include "cli/exit_code.h"
 #include "cli/flag_values.h"
@@ -21,6 +23,14 @@ absl::StatusOr<std::pair<engine::TokenId, float>> ParseBias(const std::string& t
                       engine::Named(text));
   }
   return bias;
+}
+
+absl::StatusOr<std::string> ReadSchema(const std::string& flag) {
+  if (!flag.starts_with('@')) return flag;
+  std::ifstream file(flag.substr(1), std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (file.fail() && !file.eof()) return NotFound("--json-schema: cannot read {}", flag.substr(1));
+  return text;
 }
 
 }  // namespace
@@ -59,6 +69,9 @@ void AddGenerationFlags(CLI::App& app, GenerationFlags& flags) {
   app.add_option("--stop", flags.stop, "Text that ends the answer; may be repeated")
       ->allow_extra_args(false);
   app.add_flag("--ignore-eos", flags.ignore_eos, "Go on after the end token, to -n");
+  app.add_option(
+      "--json-schema", flags.json_schema,
+      "The answer is JSON that fits this schema, given as JSON or @FILE; {} is any JSON");
   app.add_option("--timeout", flags.timeout, "The answer must end in this time, as 30s");
 }
 
@@ -74,6 +87,7 @@ absl::StatusOr<coordinator::GenerationRequest> MakeRequest(const GenerationFlags
     ASSIGN_OR_RETURN(const auto bias, ParseBias(text));
     request.sampling.logit_bias.push_back(bias);
   }
+  ASSIGN_OR_RETURN(request.grammar_json_schema, ReadSchema(flags.json_schema));
   if (!flags.timeout.empty()) {
     ASSIGN_OR_RETURN(const absl::Duration timeout, ParseDuration("--timeout", flags.timeout));
     request.deadline = absl::Now() + timeout;

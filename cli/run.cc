@@ -75,7 +75,7 @@ nlohmann::ordered_json AnswerJson(const GenerationChunk& answer, double load_ms)
   return {{"prompt_tokens", answer.prompt_tokens},
           {"tokens", tokens},
           {"text", answer.text},
-          {"finish_reason", FinishReasonName(answer.finish)},
+          {"finish_reason", coordinator::FinishReasonName(answer.finish)},
           {"timings",
            {{"load_ms", load_ms},
             {"queue_ms", t.queue_ms},

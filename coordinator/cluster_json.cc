@@ -10,15 +10,16 @@ using Json = nlohmann::ordered_json;
 // The worker's place in the pipeline; the number of stages where it has none.
 size_t StageOf(const ClusterStatus& status, size_t worker) {
   const auto& placement = status.state.placement;
-  const auto found =
-      std::find_if(placement.begin(), placement.end(), [&](const Placement& p) { return p.worker == worker; });
+  const auto found = std::find_if(placement.begin(), placement.end(),
+                                  [&](const Placement& p) { return p.worker == worker; });
   return static_cast<size_t>(found - placement.begin());
 }
 
 Json WorkerToJson(const ClusterStatus& status, size_t index) {
   const WorkerSnapshot& worker = status.workers[index];
   const size_t stage = StageOf(status, index);
-  const StageStats figures = stage < status.pipeline.stages.size() ? status.pipeline.stages[stage] : StageStats{};
+  const StageStats figures =
+      stage < status.pipeline.stages.size() ? status.pipeline.stages[stage] : StageStats{};
   Json json = {{"name", worker.name},
                {"address", worker.address},
                {"pid", worker.info.pid != 0 ? Json(worker.info.pid) : Json(nullptr)},
@@ -37,7 +38,8 @@ Json WorkerToJson(const ClusterStatus& status, size_t index) {
                {"round_trip_ms", absl::ToDoubleMilliseconds(worker.round_trip)},
                {"spare", worker.spare},
                {"reason", worker.reason}};
-  if (worker.layers.size() > 0) json["layers"] = {{"begin", worker.layers.begin}, {"end", worker.layers.end}};
+  if (worker.layers.size() > 0)
+    json["layers"] = {{"begin", worker.layers.begin}, {"end", worker.layers.end}};
   return json;
 }
 
@@ -55,11 +57,14 @@ Json ClusterToJson(const ClusterStatus& status) {
             {"fingerprint", status.model.fingerprint},
             {"num_layers", status.model.num_layers},
             {"context_length", status.model.context_length}}},
-          {"coordinator", {{"pid", status.pid}, {"rss_bytes", status.rss_bytes}, {"uptime_s", status.uptime_s}}},
+          {"coordinator",
+           {{"pid", status.pid}, {"rss_bytes", status.rss_bytes}, {"uptime_s", status.uptime_s}}},
           {"workers", std::move(workers)},
           {"sequences", {{"running", scheduler.running}, {"waiting", scheduler.waiting}}},
           {"kv_blocks",
-           {{"total", scheduler.kv_blocks_total}, {"used", scheduler.kv_blocks_used}, {"cached", scheduler.kv_blocks_cached}}},
+           {{"total", scheduler.kv_blocks_total},
+            {"used", scheduler.kv_blocks_used},
+            {"cached", scheduler.kv_blocks_cached}}},
           {"tokens_per_s", status.pipeline.tokens_per_s}};
 }
 

@@ -1,4 +1,5 @@
-// The cluster's status as JSON: what `baton status --json`, the web page and scripts read. The shape is an interface.
+// The cluster's status as JSON: what `baton status --json`, the web page and scripts read. The
+// shape is an interface.
 #pragma once
 
 #include <nlohmann/json.hpp>

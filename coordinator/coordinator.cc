@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "coordinator/answer.h"
+#include "coordinator/answer_grammar.h"
 #include "coordinator/model_placer.h"
 #include "coordinator/open_requests.h"
 #include "coordinator/pipeline.h"
@@ -145,11 +146,15 @@ class ClusterCoordinator : public Coordinator, public LlmService {
 
   absl::Status CheckReady() const;
   std::vector<StageOfWorker> Stages() const;
-  uint64_t Launch(const std::string& request_id, OpenRequest open, int32_t first_token,
-                  absl::Time deadline, GenerationSink sink);
+  // Null where the request has no schema.
+  absl::StatusOr<std::shared_ptr<AnswerGrammar>> MakeGrammar(const OpenRequest& open);
+  uint64_t Launch(const std::string& request_id, OpenRequest open,
+                  std::shared_ptr<AnswerGrammar> grammar, int32_t first_token, absl::Time deadline,
+                  GenerationSink sink);
 
   const std::unique_ptr<ServedModel> model_;
   const std::unique_ptr<ModelPlacer> placer_;
+  GrammarCompiler grammars_;
   const absl::Time started_ = absl::Now();
   const std::string instance_ = fmt::format("{:08x}", DrawSeed() & 0xFFFFFFFF);
   std::atomic<uint64_t> last_id_ = 0;
@@ -184,6 +189,7 @@ ClusterCoordinator::ClusterCoordinator(const Topology& topology, wire::WorkerCon
                                        std::unique_ptr<OpenRequests> open_requests)
     : model_(std::move(model)),
       placer_(std::move(placer)),
+      grammars_(&model_->tokenizer()),
       open_requests_(std::move(open_requests)),
       registry_(topology.workers, topology.spares, connector) {
   pipeline_ = std::make_unique<Pipeline>(
@@ -238,9 +244,12 @@ absl::StatusOr<uint64_t> ClusterCoordinator::Generate(const GenerationRequest& r
   open.max_tokens = wanted;
   open.priority = request.priority;
   open.speculation = request.speculation.value_or(true);
+  open.grammar_json_schema = request.grammar_json_schema;
+  ASSIGN_OR_RETURN(std::shared_ptr<AnswerGrammar> grammar, MakeGrammar(open));
   const std::string request_id = fmt::format("{}-{}", instance_, ++last_request_);
   open_requests_->Opened(request_id, open);
-  return Launch(request_id, std::move(open), /*first_token=*/0, request.deadline, std::move(sink));
+  return Launch(request_id, std::move(open), std::move(grammar), /*first_token=*/0,
+                request.deadline, std::move(sink));
 }
 
 absl::StatusOr<uint64_t> ClusterCoordinator::Resume(std::string_view request_id, int32_t from_token,
@@ -253,12 +262,26 @@ absl::StatusOr<uint64_t> ClusterCoordinator::Resume(std::string_view request_id,
                     engine::Named(request_id));
   RETURN_IF_ERROR(CheckTokenIds(open->prompt, model_->hyperparams().vocab_size));
   RETURN_IF_ERROR(CheckTokenIds(open->answer, model_->hyperparams().vocab_size));
-  return Launch(std::string(request_id), *std::move(open), from_token, deadline, std::move(sink));
+  ASSIGN_OR_RETURN(std::shared_ptr<AnswerGrammar> grammar, MakeGrammar(*open));
+  return Launch(std::string(request_id), *std::move(open), std::move(grammar), from_token, deadline,
+                std::move(sink));
+}
+
+absl::StatusOr<std::shared_ptr<AnswerGrammar>> ClusterCoordinator::MakeGrammar(
+    const OpenRequest& open) {
+  if (open.grammar_json_schema.empty()) return nullptr;
+  auto compiled = grammars_.Compile(open.grammar_json_schema);
+  if (!compiled.ok()) return Prefixed(compiled.status(), "grammar_json_schema");
+  auto grammar = std::make_shared<AnswerGrammar>(*std::move(compiled), &model_->tokenizer());
+  RETURN_IF_ERROR(grammar->CheckStart());
+  for (const TokenId token : open.answer) RETURN_IF_ERROR(grammar->Accept(token));
+  return grammar;
 }
 
 // Begins an answer, or goes on with what is known of it.
 uint64_t ClusterCoordinator::Launch(const std::string& request_id, OpenRequest open,
-                                    int32_t first_token, absl::Time deadline, GenerationSink sink) {
+                                    std::shared_ptr<AnswerGrammar> grammar, int32_t first_token,
+                                    absl::Time deadline, GenerationSink sink) {
   const int32_t context = model_->summary().context_length;
   SequenceRequest sequence;
   sequence.id = ++last_id_;
@@ -284,6 +307,7 @@ uint64_t ClusterCoordinator::Launch(const std::string& request_id, OpenRequest o
     answer->OnEnd(goes_on ? EndReason::kLength : EndReason::kStopped, absl::OkStatus());
     return id;
   }
+  sequence.grammar = std::move(grammar);
   sequence.observer = answer;
   sequence.max_new_tokens = open.max_tokens;
   sequence.sampling = std::move(open.sampling);

@@ -5,6 +5,11 @@
 
 namespace baton::coordinator {
 
+std::string_view FinishReasonName(FinishReason reason) {
+  constexpr std::string_view kNames[] = {"none", "stop", "length", "cancelled", "error"};
+  return kNames[static_cast<size_t>(reason)];
+}
+
 void Append(GenerationChunk chunk, GenerationChunk* to) {
   if (!chunk.request_id.empty()) to->request_id = std::move(chunk.request_id);
   if (!chunk.prompt_tokens.empty()) to->prompt_tokens = std::move(chunk.prompt_tokens);

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -57,6 +58,8 @@ enum class FinishReason : uint8_t {
   kCancelled,
   kError,  // see the status
 };
+// As people and scripts read it: none, stop, length, cancelled, error.
+std::string_view FinishReasonName(FinishReason reason);
 
 struct GeneratedToken {
   engine::TokenId id = engine::kNoToken;

@@ -13,7 +13,9 @@ namespace {
 
 constexpr std::string_view kJson = "application/json";
 
-std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 // Browsers on other pages may call the API; credentials are keys in a header, never cookies.
 HttpHeaders CorsHeaders() { return {{"Access-Control-Allow-Origin", "*"}}; }
@@ -25,30 +27,34 @@ void SendJson(HttpResponder& responder, int status, const Json& body) {
 void SendError(HttpResponder& responder, const absl::Status& status) {
   const OpenAiError error = ToOpenAiError(status);
   HttpHeaders headers = CorsHeaders();
-  if (error.http_status == 429 || error.http_status == 503) headers.emplace_back("Retry-After", "1");
+  if (error.http_status == 429 || error.http_status == 503)
+    headers.emplace_back("Retry-After", "1");
   responder.Send(error.http_status, kJson, Dump(error.body), std::move(headers));
 }
 
 int64_t UnixSeconds() { return absl::ToUnixSeconds(absl::Now()); }
 
-// One call of the API: its choices' chunks arrive on the pipeline's thread, the client may go at any time.
+// One call of the API: its choices' chunks arrive on the pipeline's thread, the client may go at
+// any time.
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
-  Exchange(const OpenAiCall& call, LlmService* service, std::string request_id, std::shared_ptr<HttpResponder> responder)
+  Exchange(const OpenAiCall& call, LlmService* service, std::string request_id,
+           std::shared_ptr<HttpResponder> responder)
       : service_(service),
         responder_(std::move(responder)),
         stream_(call.stream),
-        answer_(call, (call.endpoint == OpenAiEndpoint::kChat ? "chatcmpl-" : "cmpl-") + request_id, UnixSeconds(),
-                service->model().name, [service](engine::TokenId id) {
+        answer_(call, (call.endpoint == OpenAiEndpoint::kChat ? "chatcmpl-" : "cmpl-") + request_id,
+                UnixSeconds(), service->model().name, [service](engine::TokenId id) {
                   return service->Detokenize({&id, 1}, /*special=*/true).value_or("");
                 }) {}
 
   // The first error of the request itself, before anything was sent.
   absl::Status Begin(const std::vector<GenerationRequest>& requests) {
     for (size_t i = 0; i < requests.size(); ++i) {
-      auto id = service_->Generate(requests[i], [self = shared_from_this(), i](GenerationChunk chunk) {
-        self->OnChunk(i, std::move(chunk));
-      });
+      auto id =
+          service_->Generate(requests[i], [self = shared_from_this(), i](GenerationChunk chunk) {
+            self->OnChunk(i, std::move(chunk));
+          });
       if (!id.ok()) {
         Abandon();
         return id.status();
@@ -113,7 +119,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   const std::shared_ptr<HttpResponder> responder_;
   const bool stream_;
   std::mutex mutex_;
-  OpenAiAnswer answer_;       // guarded by mutex_
+  OpenAiAnswer answer_;        // guarded by mutex_
   std::vector<uint64_t> ids_;  // guarded by mutex_
   bool opened_ = false;        // guarded by mutex_
   bool over_ = false;          // guarded by mutex_
@@ -129,7 +135,8 @@ class Gateway : public HttpGateway {
                                                  .port = options_.port,
                                                  .max_body_bytes = options_.max_body_bytes,
                                                  .max_connections = options_.max_connections},
-                                                [this](const HttpRequest& request, std::shared_ptr<HttpResponder> responder) {
+                                                [this](const HttpRequest& request,
+                                                       std::shared_ptr<HttpResponder> responder) {
                                                   Route(request, std::move(responder));
                                                 }));
     return absl::OkStatus();
@@ -151,7 +158,8 @@ class Gateway : public HttpGateway {
 
   void Route(const HttpRequest& request, std::shared_ptr<HttpResponder> responder) {
     if (request.method == "OPTIONS") return Preflight(request, std::move(responder));
-    const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
+    const std::string_view method =
+        request.method == "HEAD" ? "GET" : std::string_view(request.method);
     bool known_path = false;
     for (const RouteRow& row : kRoutes) {
       if (row.path != request.path) continue;
@@ -161,7 +169,8 @@ class Gateway : public HttpGateway {
     if (known_path) {
       return SendJson(*responder, 405,
                       Json{{"error",
-                            {{"message", fmt::format("method {} is not allowed on {}", request.method, request.path)},
+                            {{"message", fmt::format("method {} is not allowed on {}",
+                                                     request.method, request.path)},
                              {"type", "invalid_request_error"},
                              {"param", nullptr},
                              {"code", "method_not_allowed"}}}});
@@ -185,15 +194,19 @@ class Gateway : public HttpGateway {
   absl::Status CheckModelName(std::string_view name) const {
     const std::string served = service_->model().name;
     if (name.empty() || name == served) return absl::OkStatus();
-    return NotFound("model: got '{}', expected '{}', which is the one served here", name.substr(0, 128), served);
+    return NotFound("model: got '{}', expected '{}', which is the one served here",
+                    name.substr(0, 128), served);
   }
 
-  void Complete(OpenAiEndpoint endpoint, const HttpRequest& request, std::shared_ptr<HttpResponder> responder) {
+  void Complete(OpenAiEndpoint endpoint, const HttpRequest& request,
+                std::shared_ptr<HttpResponder> responder) {
     const auto call = ParseOpenAiCall(endpoint, request.body);
     if (!call.ok()) return SendError(*responder, call.status());
-    if (absl::Status model = CheckModelName(call->model); !model.ok()) return SendError(*responder, model);
+    if (absl::Status model = CheckModelName(call->model); !model.ok())
+      return SendError(*responder, model);
     const auto exchange = std::make_shared<Exchange>(*call, service_, request.id, responder);
-    if (absl::Status begun = exchange->Begin(call->requests); !begun.ok()) SendError(*responder, begun);
+    if (absl::Status begun = exchange->Begin(call->requests); !begun.ok())
+      SendError(*responder, begun);
   }
   void ChatCompletions(const HttpRequest& request, std::shared_ptr<HttpResponder> responder) {
     Complete(OpenAiEndpoint::kChat, request, std::move(responder));
@@ -203,8 +216,10 @@ class Gateway : public HttpGateway {
   }
 
   void Embeddings(const HttpRequest&, std::shared_ptr<HttpResponder> responder) {
-    SendError(*responder, InvalidArgument("model: {} makes text; it has no pooling that would make an embedding",
-                                          service_->model().name));
+    SendError(
+        *responder,
+        InvalidArgument("model: {} makes text; it has no pooling that would make an embedding",
+                        service_->model().name));
   }
 
   void Models(const HttpRequest&, std::shared_ptr<HttpResponder> responder) {
@@ -223,11 +238,13 @@ class Gateway : public HttpGateway {
   void Tokenize(const HttpRequest& request, std::shared_ptr<HttpResponder> responder) {
     const Json body = Json::parse(request.body, nullptr, /*allow_exceptions=*/false);
     if (!body.is_object() || !body.contains("content") || !body["content"].is_string()) {
-      return SendError(*responder, InvalidArgument("content: expected a JSON object with a string of this name"));
+      return SendError(
+          *responder,
+          InvalidArgument("content: expected a JSON object with a string of this name"));
     }
     const auto flag = [&](const char* name) { return body.contains(name) && body[name] == true; };
-    const auto ids =
-        service_->Tokenize(body["content"].get<std::string>(), flag("parse_special"), flag("add_special"));
+    const auto ids = service_->Tokenize(body["content"].get<std::string>(), flag("parse_special"),
+                                        flag("add_special"));
     if (!ids.ok()) return SendError(*responder, ids.status());
     SendJson(*responder, 200, {{"tokens", *ids}});
   }
@@ -241,7 +258,9 @@ class Gateway : public HttpGateway {
       sound = id.is_number_integer() && id >= 0 && id <= std::numeric_limits<int32_t>::max();
       if (sound) ids.push_back(id.get<engine::TokenId>());
     }
-    if (!sound) return SendError(*responder, InvalidArgument("tokens: expected a JSON object with an array of token ids"));
+    if (!sound)
+      return SendError(
+          *responder, InvalidArgument("tokens: expected a JSON object with an array of token ids"));
     const auto text = service_->Detokenize(ids, /*special=*/true);
     if (!text.ok()) return SendError(*responder, text.status());
     SendJson(*responder, 200, {{"content", *text}});
@@ -259,14 +278,16 @@ class Gateway : public HttpGateway {
   }
 
   void Metrics(const HttpRequest&, std::shared_ptr<HttpResponder> responder) {
-    if (!options_.metrics_text) return SendError(*responder, NotFound("metrics are not collected here"));
+    if (!options_.metrics_text)
+      return SendError(*responder, NotFound("metrics are not collected here"));
     responder->Send(200, "text/plain; version=0.0.4; charset=utf-8", options_.metrics_text());
   }
 
   void Page(const HttpRequest&, std::shared_ptr<HttpResponder> responder) {
     responder->Send(200, "text/html; charset=utf-8", std::string(WebPage()),
                     {{"Content-Security-Policy",
-                      "default-src 'self'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"}});
+                      "default-src 'self'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+                      "img-src data:"}});
   }
 
   const Options options_;
@@ -291,7 +312,8 @@ constexpr Gateway::RouteRow Gateway::kRoutes[Gateway::kNumRoutes] = {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<HttpGateway>> HttpGateway::Start(const Options& options, LlmService* service) {
+absl::StatusOr<std::unique_ptr<HttpGateway>> HttpGateway::Start(const Options& options,
+                                                                LlmService* service) {
   auto gateway = std::make_unique<Gateway>(options, service);
   RETURN_IF_ERROR(gateway->Listen());
   return std::unique_ptr<HttpGateway>(std::move(gateway));

@@ -1,7 +1,7 @@
 // The coordinator's HTTP side: OpenAI's API, health, metrics, and the web page.
 //
-// Owner: whoever runs the coordinator. Thin: bodies become LlmService calls, chunks become server-sent events. A client that
-// goes away cancels its requests.
+// Owner: whoever runs the coordinator. Thin: bodies become LlmService calls, chunks become
+// server-sent events. A client that goes away cancels its requests.
 #pragma once
 
 #include <absl/time/time.h>
@@ -27,7 +27,8 @@ class HttpGateway {
     std::function<std::string()> metrics_text;  // Prometheus' text format; empty: no /metrics
   };
   // `service` must outlive the gateway.
-  static absl::StatusOr<std::unique_ptr<HttpGateway>> Start(const Options& options, LlmService* service);
+  static absl::StatusOr<std::unique_ptr<HttpGateway>> Start(const Options& options,
+                                                            LlmService* service);
   virtual ~HttpGateway() = default;
 
   virtual uint16_t port() const = 0;

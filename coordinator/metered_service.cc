@@ -134,21 +134,6 @@ void AddStageFamilies(const ClusterStatus& status, std::vector<MetricFamily>* fa
   }
 }
 
-const char* FinishLabel(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kStop:
-      return "stop";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kCancelled:
-      return "cancelled";
-    case FinishReason::kNone:
-    case FinishReason::kError:
-      break;
-  }
-  return "error";
-}
-
 class Metered : public MeteredService {
  public:
   explicit Metered(LlmService* inner) : inner_(inner) {}
@@ -216,7 +201,8 @@ class Metered : public MeteredService {
       }
       watch->last = now;
     }
-    if (chunk.last()) finished_.Add({{"reason", FinishLabel(chunk.finish)}}).Increment();
+    if (chunk.last())
+      finished_.Add({{"reason", std::string(FinishReasonName(chunk.finish))}}).Increment();
   }
 
   LlmService* const inner_;

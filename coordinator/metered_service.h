@@ -1,7 +1,8 @@
-// Counts what clients get: a service around a service, with Prometheus metrics of both requests and the cluster.
+// Counts what clients get: a service around a service, with Prometheus metrics of both requests and
+// the cluster.
 //
-// Owner: the coordinator. Any thread. What is counted per request is counted here; figures of workers and stages are taken
-// from the cluster's status when somebody scrapes.
+// Owner: the coordinator. Any thread. What is counted per request is counted here; figures of
+// workers and stages are taken from the cluster's status when somebody scrapes.
 #pragma once
 
 #include <memory>

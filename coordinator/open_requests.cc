@@ -55,6 +55,7 @@ Json ToJson(const OpenRequest& request) {
   json["max_tokens"] = request.max_tokens;
   json["priority"] = request.priority;
   json["speculation"] = request.speculation;
+  json["grammar_json_schema"] = request.grammar_json_schema;
   json["seed"] = request.sampling.seed;
   for (const auto& [name, member] : kFloats) json[name] = request.sampling.*member;
   for (const auto& [name, member] : kIntegers) json[name] = request.sampling.*member;
@@ -73,6 +74,7 @@ std::optional<OpenRequest> FromJson(const Json& json) {
     json.at("max_tokens").get_to(request.max_tokens);
     json.at("priority").get_to(request.priority);
     json.at("speculation").get_to(request.speculation);
+    json.at("grammar_json_schema").get_to(request.grammar_json_schema);
     json.at("seed").get_to(request.sampling.seed);
     for (const auto& [name, member] : kFloats) json.at(name).get_to(request.sampling.*member);
     for (const auto& [name, member] : kIntegers) json.at(name).get_to(request.sampling.*member);

@@ -36,6 +36,7 @@ struct OpenRequest {
   int32_t max_tokens = 0;
   int32_t priority = 0;
   bool speculation = true;
+  std::string grammar_json_schema;  // empty: none
 };
 
 // One line of the journal; for tests too.

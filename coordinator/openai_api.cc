@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/sampling/grammar.h"
 #include "engine/text/utf8.h"
 
 namespace baton::coordinator {
@@ -12,11 +13,17 @@ namespace {
 constexpr size_t kMaxChoices = 16;
 constexpr int kMaxJsonDepth = 64;
 
+std::string Dump(const Json& value) {
+  return value.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
 // ---- bodies to requests
 
 absl::Status WrongType(std::string_view name, const Json& value, std::string_view expected) {
-  return InvalidArgument("{}: got {} {}, expected {}", name, value.type_name(),
-                         value.is_primitive() ? value.dump(-1, ' ', false, Json::error_handler_t::replace) : "", expected);
+  return InvalidArgument(
+      "{}: got {} {}, expected {}", name, value.type_name(),
+      value.is_primitive() ? value.dump(-1, ' ', false, Json::error_handler_t::replace) : "",
+      expected);
 }
 
 absl::Status ReadFloat(std::string_view name, const Json& value, float* to) {
@@ -25,12 +32,15 @@ absl::Status ReadFloat(std::string_view name, const Json& value, float* to) {
   return absl::OkStatus();
 }
 
-absl::Status ReadInt(std::string_view name, const Json& value, int64_t least, int64_t most, int64_t* to) {
-  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(most))) {
+absl::Status ReadInt(std::string_view name, const Json& value, int64_t least, int64_t most,
+                     int64_t* to) {
+  if (!value.is_number_integer() ||
+      (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(most))) {
     return WrongType(name, value, fmt::format("an integer of {} to {}", least, most));
   }
   *to = value.get<int64_t>();
-  if (*to < least || *to > most) return WrongType(name, value, fmt::format("an integer of {} to {}", least, most));
+  if (*to < least || *to > most)
+    return WrongType(name, value, fmt::format("an integer of {} to {}", least, most));
   return absl::OkStatus();
 }
 
@@ -57,7 +67,8 @@ absl::Status ReadStops(const Json& value, GenerationRequest* request) {
 }
 
 absl::Status ReadLogitBias(const Json& value, engine::SamplingParams* sampling) {
-  if (!value.is_object()) return WrongType("logit_bias", value, "an object of token ids and numbers");
+  if (!value.is_object())
+    return WrongType("logit_bias", value, "an object of token ids and numbers");
   for (const auto& [key, bias] : value.items()) {
     if (key.empty() || key.size() > 9 || key.find_first_not_of("0123456789") != key.npos) {
       return InvalidArgument("logit_bias: got key '{}', expected a token id", key.substr(0, 32));
@@ -80,13 +91,17 @@ absl::Status ReadResponseFormat(const Json& value, GenerationRequest* request) {
     return absl::OkStatus();
   }
   if (type != "json_schema") {
-    return InvalidArgument("response_format: got type {}, expected text, json_object or json_schema", type);
+    return InvalidArgument(
+        "response_format: got type {}, expected text, json_object or json_schema", type);
   }
-  if (!value.contains("json_schema") || !value["json_schema"].is_object() || !value["json_schema"].contains("schema")) {
-    return InvalidArgument("response_format.json_schema: got no schema, expected {{\"name\", \"schema\"}}");
+  if (!value.contains("json_schema") || !value["json_schema"].is_object() ||
+      !value["json_schema"].contains("schema")) {
+    return InvalidArgument(
+        "response_format.json_schema: got no schema, expected {{\"name\", \"schema\"}}");
   }
-  request->grammar_json_schema = value["json_schema"]["schema"].dump(-1, ' ', false, Json::error_handler_t::replace);
-  return absl::OkStatus();
+  request->grammar_json_schema = Dump(value["json_schema"]["schema"]);
+  return Prefixed(engine::Grammar::FromJsonSchema(request->grammar_json_schema).status(),
+                  "response_format.json_schema");
 }
 
 absl::Status ReadStreamOptions(const Json& value, OpenAiCall* call) {
@@ -110,7 +125,7 @@ struct Parameter {
   bool completion = true;
 };
 
-template <float engine::SamplingParams::* member>
+template <float engine::SamplingParams::*member>
 absl::Status Float(std::string_view name, const Json& value, Draft* draft) {
   return ReadFloat(name, value, &(draft->request->sampling.*member));
 }
@@ -142,28 +157,29 @@ constexpr Parameter kParameters[] = {
     {"seed",
      [](std::string_view name, const Json& value, Draft* draft) {
        int64_t seed = 0;
-       RETURN_IF_ERROR(
-           ReadInt(name, value, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(), &seed));
+       RETURN_IF_ERROR(ReadInt(name, value, std::numeric_limits<int64_t>::min(),
+                               std::numeric_limits<int64_t>::max(), &seed));
        draft->request->sampling.seed = static_cast<uint64_t>(seed);
        draft->request->has_seed = true;
        return absl::OkStatus();
      }},
     {"max_tokens", MaxTokens},
     {"max_completion_tokens", MaxTokens, true, false},  // after max_tokens: it wins
-    {"stop", [](std::string_view, const Json& value, Draft* draft) { return ReadStops(value, draft->request); }},
-    {"logit_bias",
-     [](std::string_view, const Json& value, Draft* draft) { return ReadLogitBias(value, &draft->request->sampling); }},
-    {"n",
-     [](std::string_view name, const Json& value, Draft* draft) {
-       return ReadInt(name, value, 1, kMaxChoices, &draft->choices);
-     }},
+    {"stop", [](std::string_view, const Json& value,
+                Draft* draft) { return ReadStops(value, draft->request); }},
+    {"logit_bias", [](std::string_view, const Json& value,
+                      Draft* draft) { return ReadLogitBias(value, &draft->request->sampling); }},
+    {"n", [](std::string_view name, const Json& value,
+             Draft* draft) { return ReadInt(name, value, 1, kMaxChoices, &draft->choices); }},
     {"stream", [](std::string_view name, const Json& value,
                   Draft* draft) { return ReadBool(name, value, &draft->call->stream); }},
-    {"stream_options",
-     [](std::string_view, const Json& value, Draft* draft) { return ReadStreamOptions(value, draft->call); }},
+    {"stream_options", [](std::string_view, const Json& value,
+                          Draft* draft) { return ReadStreamOptions(value, draft->call); }},
     {"response_format",
-     [](std::string_view, const Json& value, Draft* draft) { return ReadResponseFormat(value, draft->request); }, true,
-     false},
+     [](std::string_view, const Json& value, Draft* draft) {
+       return ReadResponseFormat(value, draft->request);
+     },
+     true, false},
     {"top_logprobs",
      [](std::string_view name, const Json& value, Draft* draft) {
        return ReadInt32(name, value, 0, &draft->top_logprobs.emplace());
@@ -173,11 +189,14 @@ constexpr Parameter kParameters[] = {
                       Draft* draft) { return ReadBool(name, value, &draft->request->ignore_eos); }},
     {"priority",
      [](std::string_view name, const Json& value, Draft* draft) {
-       return ReadInt32(name, value, std::numeric_limits<int32_t>::min(), &draft->request->priority);
+       return ReadInt32(name, value, std::numeric_limits<int32_t>::min(),
+                        &draft->request->priority);
      }},
     {"echo",
-     [](std::string_view name, const Json& value, Draft* draft) { return ReadBool(name, value, &draft->call->echo); }, false,
-     true},
+     [](std::string_view name, const Json& value, Draft* draft) {
+       return ReadBool(name, value, &draft->call->echo);
+     },
+     false, true},
 };
 
 absl::Status ReadParameters(OpenAiEndpoint endpoint, const Json& body, Draft* draft) {
@@ -195,9 +214,11 @@ absl::Status ReadChatLogprobs(const Json& body, Draft* draft) {
     RETURN_IF_ERROR(ReadBool("logprobs", body["logprobs"], &draft->call->logprobs));
   }
   if (draft->top_logprobs && !draft->call->logprobs) {
-    return InvalidArgument("top_logprobs: got {}, expected logprobs: true beside it", *draft->top_logprobs);
+    return InvalidArgument("top_logprobs: got {}, expected logprobs: true beside it",
+                           *draft->top_logprobs);
   }
-  if (draft->call->logprobs) draft->request->sampling.top_logprobs = draft->top_logprobs.value_or(0);
+  if (draft->call->logprobs)
+    draft->request->sampling.top_logprobs = draft->top_logprobs.value_or(0);
   return absl::OkStatus();
 }
 
@@ -207,21 +228,55 @@ absl::Status ReadCompletionLogprobs(const Json& body, Draft* draft) {
   return ReadInt32("logprobs", body["logprobs"], 0, &draft->request->sampling.top_logprobs);
 }
 
-std::string Dump(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+// Content in parts becomes one text: templates know nothing else.
+absl::Status JoinContent(std::string_view place, Json* content) {
+  if (content->is_null()) *content = "";
+  if (!content->is_array()) return absl::OkStatus();
+  std::string text;
+  for (size_t i = 0; i < content->size(); ++i) {
+    const Json& part = (*content)[i];
+    if (!part.is_object() || part.value("type", Json()) != "text" || !part.contains("text") ||
+        !part["text"].is_string()) {
+      return InvalidArgument("{}.content[{}]: got {}, expected {{\"type\": \"text\", \"text\": …}}",
+                             place, i,
+                             part.is_object() ? Dump(part.value("type", Json())) : "no object");
+    }
+    text += part["text"].get_ref<const std::string&>();
+  }
+  *content = std::move(text);
+  return absl::OkStatus();
+}
+
+// As templates expect messages: one text each, and the arguments of calls as objects.
+absl::Status NormalizeMessage(std::string_view place, Json* message) {
+  if (!message->is_object()) return absl::OkStatus();  // refused further on
+  if (message->value("role", Json()) == "developer") (*message)["role"] = "system";
+  if (message->contains("content")) RETURN_IF_ERROR(JoinContent(place, &(*message)["content"]));
+  if (!message->contains("tool_calls") || !(*message)["tool_calls"].is_array())
+    return absl::OkStatus();
+  for (Json& call : (*message)["tool_calls"]) {
+    if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
+    Json& function = call["function"];
+    if (!function.contains("arguments") || !function["arguments"].is_string()) continue;
+    Json arguments = Json::parse(function["arguments"].get_ref<const std::string&>(), nullptr,
+                                 /*allow_exceptions=*/false);
+    if (arguments.is_object()) function["arguments"] = std::move(arguments);
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<ChatPrompt> ReadChatPrompt(const Json& body) {
-  if (!body.contains("messages")) return InvalidArgument("messages: got none, expected an array of messages");
-  const Json& messages = body["messages"];
+  if (!body.contains("messages"))
+    return InvalidArgument("messages: got none, expected an array of messages");
+  Json messages = body["messages"];
   if (!messages.is_array() || messages.empty()) {
     return InvalidArgument("messages: got {}, expected an array of at least one message",
                            messages.is_array() ? "an empty array" : messages.type_name());
   }
-  ChatPrompt prompt{.messages_json = Dump(messages), .tools_json = {}, .template_args_json = {}};
-  const bool uses_tools = !body.contains("tool_choice") || body["tool_choice"] != "none";
-  if (body.contains("tools") && !body["tools"].is_null() && uses_tools) {
-    if (!body["tools"].is_array()) return WrongType("tools", body["tools"], "an array");
-    if (!body["tools"].empty()) prompt.tools_json = Dump(body["tools"]);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    RETURN_IF_ERROR(NormalizeMessage(fmt::format("messages[{}]", i), &messages[i]));
   }
+  ChatPrompt prompt{.messages_json = Dump(messages), .tools_json = {}, .template_args_json = {}};
   if (body.contains("chat_template_kwargs") && !body["chat_template_kwargs"].is_null()) {
     if (!body["chat_template_kwargs"].is_object()) {
       return WrongType("chat_template_kwargs", body["chat_template_kwargs"], "an object");
@@ -242,7 +297,8 @@ bool IsTokenArray(const Json& value) {
 absl::StatusOr<std::variant<TextPrompt, TokenPrompt, ChatPrompt>> ReadOnePrompt(const Json& value) {
   // As a model's own text: control tokens written in it are meant.
   if (value.is_string()) return TextPrompt{.text = value.get<std::string>(), .parse_special = true};
-  if (!IsTokenArray(value)) return WrongType("prompt", value, "a string, an array of token ids, or an array of those");
+  if (!IsTokenArray(value))
+    return WrongType("prompt", value, "a string, an array of token ids, or an array of those");
   TokenPrompt prompt;
   for (const Json& id : value) {
     RETURN_IF_ERROR(ReadInt32("prompt", id, 0, &prompt.ids.emplace_back()));
@@ -250,12 +306,15 @@ absl::StatusOr<std::variant<TextPrompt, TokenPrompt, ChatPrompt>> ReadOnePrompt(
   return prompt;
 }
 
-absl::StatusOr<std::vector<GenerationRequest>> ReadCompletionPrompts(const Json& body, const GenerationRequest& base) {
-  if (!body.contains("prompt") || body["prompt"].is_null()) return InvalidArgument("prompt: got none, expected a string");
+absl::StatusOr<std::vector<GenerationRequest>> ReadCompletionPrompts(
+    const Json& body, const GenerationRequest& base) {
+  if (!body.contains("prompt") || body["prompt"].is_null())
+    return InvalidArgument("prompt: got none, expected a string");
   const Json& prompt = body["prompt"];
   const bool several = prompt.is_array() && !IsTokenArray(prompt);
   if (several && (prompt.empty() || prompt.size() > kMaxChoices)) {
-    return InvalidArgument("prompt: got an array of {}, expected 1 to {} prompts", prompt.size(), kMaxChoices);
+    return InvalidArgument("prompt: got an array of {}, expected 1 to {} prompts", prompt.size(),
+                           kMaxChoices);
   }
   std::vector<GenerationRequest> requests;
   for (const Json& one : several ? prompt : Json::array({prompt})) {
@@ -282,17 +341,10 @@ absl::StatusOr<Json> ParseBody(std::string_view body) {
 
 // ---- answers to bodies
 
-std::string_view FinishReasonName(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kNone:
-    case FinishReason::kStop:
-    case FinishReason::kCancelled:
-    case FinishReason::kError:
-      break;
-  }
-  return "stop";
+// The API knows no other ends of an answer; errors have their own shape.
+std::string_view ApiFinishReason(FinishReason reason, bool called_tools) {
+  if (reason == FinishReason::kLength) return FinishReasonName(reason);
+  return called_tools ? "tool_calls" : FinishReasonName(FinishReason::kStop);
 }
 
 std::string Printable(std::string_view bytes) {
@@ -351,7 +403,12 @@ absl::StatusOr<OpenAiCall> ParseOpenAiCall(OpenAiEndpoint endpoint, std::string_
   std::vector<GenerationRequest> prompts;
   if (endpoint == OpenAiEndpoint::kChat) {
     RETURN_IF_ERROR(ReadChatLogprobs(json, &draft));
-    ASSIGN_OR_RETURN(base.prompt, ReadChatPrompt(json));
+    ASSIGN_OR_RETURN(ChatPrompt prompt, ReadChatPrompt(json));
+    ASSIGN_OR_RETURN(Tools tools, ReadTools(json));
+    prompt.tools_json = std::move(tools.json);
+    call.tool_names = std::move(tools.names);
+    if (!tools.schema.empty()) base.grammar_json_schema = std::move(tools.schema);
+    base.prompt = std::move(prompt);
     prompts.push_back(base);
   } else {
     RETURN_IF_ERROR(ReadCompletionLogprobs(json, &draft));
@@ -359,7 +416,8 @@ absl::StatusOr<OpenAiCall> ParseOpenAiCall(OpenAiEndpoint endpoint, std::string_
     ASSIGN_OR_RETURN(prompts, ReadCompletionPrompts(json, base));
   }
   if (prompts.size() * static_cast<size_t>(draft.choices) > kMaxChoices) {
-    return InvalidArgument("n: got {} choices in all, expected at most {}", prompts.size() * draft.choices, kMaxChoices);
+    return InvalidArgument("n: got {} choices in all, expected at most {}",
+                           prompts.size() * draft.choices, kMaxChoices);
   }
   for (const GenerationRequest& prompt : prompts) {
     for (int64_t i = 0; i < draft.choices; ++i) {
@@ -376,15 +434,18 @@ OpenAiError ToOpenAiError(const absl::Status& status) {
     if (candidate.code == status.code()) row = candidate;
   }
   const std::string parameter = row.http_status == 400 ? ParameterOf(Message(status)) : "";
-  Json error = {{"message", Printable(Message(status))}, {"type", row.type}, {"param", nullptr}, {"code", nullptr}};
+  Json error = {{"message", Printable(Message(status))},
+                {"type", row.type},
+                {"param", nullptr},
+                {"code", nullptr}};
   if (!parameter.empty()) error["param"] = parameter;
   if (status.code() == absl::StatusCode::kNotFound) error["code"] = "model_not_found";
   if (status.code() == absl::StatusCode::kOutOfRange) error["code"] = "context_length_exceeded";
   return {row.http_status, Json{{"error", std::move(error)}}};
 }
 
-OpenAiAnswer::OpenAiAnswer(const OpenAiCall& call, std::string id, int64_t created_unix_s, std::string model,
-                           std::function<std::string(engine::TokenId)> spell)
+OpenAiAnswer::OpenAiAnswer(const OpenAiCall& call, std::string id, int64_t created_unix_s,
+                           std::string model, std::function<std::string(engine::TokenId)> spell)
     : endpoint_(call.endpoint),
       stream_(call.stream),
       include_usage_(call.include_usage),
@@ -393,8 +454,8 @@ OpenAiAnswer::OpenAiAnswer(const OpenAiCall& call, std::string id, int64_t creat
       created_unix_s_(created_unix_s),
       model_(std::move(model)),
       spell_(std::move(spell)),
-      choices_(call.requests.size()),
       open_choices_(call.requests.size()) {
+  for (size_t i = 0; i < open_choices_; ++i) choices_.emplace_back(call.tool_names);
   if (!call.echo) return;
   for (size_t i = 0; i < choices_.size(); ++i) {
     const auto* text = std::get_if<TextPrompt>(&call.requests[i].prompt);
@@ -407,32 +468,58 @@ std::string OpenAiAnswer::Add(size_t index, const GenerationChunk& chunk) {
   const bool first = !std::exchange(choice.begun, true);
   if (!chunk.prompt_tokens.empty()) prompt_tokens_ += chunk.prompt_tokens.size();
   completion_tokens_ += chunk.tokens.size();
+  const Said said = Read(chunk, index);
   if (chunk.last()) {
     --open_choices_;
     cached_tokens_ += static_cast<uint64_t>(chunk.timings.cached_tokens);
-    choice.finish_reason = FinishReasonName(chunk.finish);
+    choice.finish_reason = ApiFinishReason(chunk.finish, !choice.calls.empty());
     if (status_.ok()) status_ = chunk.status;
   }
   std::string events;
   if (stream_ && chunk.finish == FinishReason::kError) {
     events = Event(ToOpenAiError(chunk.status).body);
   } else if (stream_) {
-    Json frame = Frame(endpoint_ == OpenAiEndpoint::kChat ? "chat.completion.chunk" : "text_completion");
-    frame["choices"] = Json::array({StreamChoice(index, chunk, first)});
+    Json frame =
+        Frame(endpoint_ == OpenAiEndpoint::kChat ? "chat.completion.chunk" : "text_completion");
+    Json entry = StreamChoice(index, chunk, said, first);
+    if (entry.is_null()) return events;
+    frame["choices"] = Json::array({std::move(entry)});
     if (include_usage_) frame["usage"] = nullptr;
     events = Event(frame);
   }
-  choice.text += chunk.text;
+  choice.text += said.text;
   if (!stream_ && logprobs_) {
     choice.tokens.insert(choice.tokens.end(), chunk.tokens.begin(), chunk.tokens.end());
   }
   return events;
 }
 
+OpenAiAnswer::Said OpenAiAnswer::Read(const GenerationChunk& chunk, size_t index) {
+  Choice& choice = choices_[index];
+  std::vector<AnswerPart> parts = choice.reader.Append(chunk.text);
+  if (chunk.last()) {
+    for (AnswerPart& part : choice.reader.Finish()) parts.push_back(std::move(part));
+  }
+  Said said;
+  for (const AnswerPart& part : parts) {
+    said.text += part.text;
+    if (part.name.empty()) continue;
+    const size_t number = choice.calls.size();
+    Json call = {{"id", fmt::format("call_{}_{}_{}", id_.substr(id_.find('-') + 1), index, number)},
+                 {"type", "function"},
+                 {"function", {{"name", part.name}, {"arguments", part.arguments}}}};
+    choice.calls.push_back(call);
+    call["index"] = number;
+    said.calls.push_back(std::move(call));
+  }
+  return said;
+}
+
 std::string OpenAiAnswer::StreamEnd() const {
   std::string events;
   if (include_usage_ && status_.ok()) {
-    Json frame = Frame(endpoint_ == OpenAiEndpoint::kChat ? "chat.completion.chunk" : "text_completion");
+    Json frame =
+        Frame(endpoint_ == OpenAiEndpoint::kChat ? "chat.completion.chunk" : "text_completion");
     frame["choices"] = Json::array();
     frame["usage"] = Usage();
     events = Event(frame);
@@ -449,6 +536,10 @@ Json OpenAiAnswer::Body() const {
     Json entry = {{"index", i}};
     if (chat) {
       entry["message"] = {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}};
+      if (!choice.calls.empty()) {
+        if (choice.text.empty()) entry["message"]["content"] = nullptr;
+        entry["message"]["tool_calls"] = choice.calls;
+      }
     } else {
       entry["text"] = choice.text;
     }
@@ -465,30 +556,38 @@ Json OpenAiAnswer::Frame(std::string_view object) const {
   return {{"id", id_}, {"object", object}, {"created", created_unix_s_}, {"model", model_}};
 }
 
-Json OpenAiAnswer::StreamChoice(size_t index, const GenerationChunk& chunk, bool first) const {
+Json OpenAiAnswer::StreamChoice(size_t index, const GenerationChunk& chunk, const Said& said,
+                                bool first) const {
+  const bool logprobs = logprobs_ && !chunk.tokens.empty();
+  if (!first && !chunk.last() && !logprobs && said.text.empty() && said.calls.empty()) return {};
   Json entry = {{"index", index}};
   if (endpoint_ == OpenAiEndpoint::kChat) {
     Json delta = Json::object();
     if (first) delta["role"] = "assistant";
-    if (first || !chunk.text.empty()) delta["content"] = chunk.text;
+    if (first || !said.text.empty()) delta["content"] = said.text;
+    if (!said.calls.empty()) delta["tool_calls"] = said.calls;
     entry["delta"] = std::move(delta);
   } else {
-    entry["text"] = first ? choices_[index].text + chunk.text : chunk.text;
+    entry["text"] = first ? choices_[index].text + said.text : said.text;
   }
-  entry["logprobs"] = logprobs_ && !chunk.tokens.empty() ? Logprobs(chunk.tokens, choices_[index].text.size()) : Json(nullptr);
-  entry["finish_reason"] = chunk.last() ? Json(FinishReasonName(chunk.finish)) : Json(nullptr);
+  entry["logprobs"] =
+      logprobs ? Logprobs(chunk.tokens, choices_[index].text.size()) : Json(nullptr);
+  entry["finish_reason"] = chunk.last() ? Json(choices_[index].finish_reason) : Json(nullptr);
   return entry;
 }
 
 Json OpenAiAnswer::Logprobs(const std::vector<GeneratedToken>& tokens, size_t text_offset) const {
-  const auto spelled = [&](const GeneratedToken& token) { return token.bytes.empty() ? spell_(token.id) : token.bytes; };
+  const auto spelled = [&](const GeneratedToken& token) {
+    return token.bytes.empty() ? spell_(token.id) : token.bytes;
+  };
   if (endpoint_ == OpenAiEndpoint::kChat) {
     Json content = Json::array();
     for (const GeneratedToken& token : tokens) {
       Json top = Json::array();
       for (const engine::TokenLogprob& other : token.top) {
         const std::string text = spell_(other.id);
-        top.push_back({{"token", Printable(text)}, {"logprob", other.logprob}, {"bytes", Bytes(text)}});
+        top.push_back(
+            {{"token", Printable(text)}, {"logprob", other.logprob}, {"bytes", Bytes(text)}});
       }
       const std::string text = spelled(token);
       content.push_back({{"token", Printable(text)},
@@ -498,18 +597,23 @@ Json OpenAiAnswer::Logprobs(const std::vector<GeneratedToken>& tokens, size_t te
     }
     return {{"content", std::move(content)}, {"refusal", nullptr}};
   }
-  Json names = Json::array(), logprobs = Json::array(), tops = Json::array(), offsets = Json::array();
+  Json names = Json::array(), logprobs = Json::array(), tops = Json::array(),
+       offsets = Json::array();
   for (const GeneratedToken& token : tokens) {
     const std::string text = Printable(spelled(token));
     Json top = Json::object();
-    for (const engine::TokenLogprob& other : token.top) top[Printable(spell_(other.id))] = other.logprob;
+    for (const engine::TokenLogprob& other : token.top)
+      top[Printable(spell_(other.id))] = other.logprob;
     names.push_back(text);
     logprobs.push_back(token.logprob);
     tops.push_back(std::move(top));
     offsets.push_back(text_offset);
     text_offset += text.size();
   }
-  return {{"tokens", names}, {"token_logprobs", logprobs}, {"top_logprobs", tops}, {"text_offset", offsets}};
+  return {{"tokens", names},
+          {"token_logprobs", logprobs},
+          {"top_logprobs", tops},
+          {"text_offset", offsets}};
 }
 
 Json OpenAiAnswer::Usage() const {

@@ -1,7 +1,9 @@
-// OpenAI's HTTP API as values: bodies to requests, chunks of answers to bodies. No sockets, no threads.
+// OpenAI's HTTP API as values: bodies to requests, chunks of answers to bodies. No sockets, no
+// threads.
 //
-// Reference: the published OpenAPI document of chat completions and completions. What baton does not know it refuses by
-// name where it would change the answer, and ignores where it would not (user, metadata, store, …).
+// Reference: the published OpenAPI document of chat completions and completions. What baton does
+// not know it refuses by name where it would change the answer, and ignores where it would not
+// (user, metadata, store, …).
 #pragma once
 
 #include <cstdint>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "coordinator/generation.h"
+#include "coordinator/tool_calls.h"
 #include "engine/base/status.h"
 
 namespace baton::coordinator {
@@ -22,12 +25,13 @@ enum class OpenAiEndpoint : uint8_t { kChat, kCompletion };
 
 struct OpenAiCall {
   OpenAiEndpoint endpoint = OpenAiEndpoint::kChat;
-  std::string model;                         // as asked for; empty: any
-  std::vector<GenerationRequest> requests;   // one for each choice
+  std::string model;                        // as asked for; empty: any
+  std::vector<GenerationRequest> requests;  // one for each choice
   bool stream = false;
   bool include_usage = false;  // in a last event of the stream
   bool logprobs = false;
-  bool echo = false;  // completions only: the prompt stands before the answer
+  bool echo = false;                    // completions only: the prompt stands before the answer
+  std::vector<std::string> tool_names;  // that the answer may call
 };
 
 // InvalidArgument begins with the parameter's name: "temperature: got a string, expected a number".
@@ -47,7 +51,8 @@ class OpenAiAnswer {
   OpenAiAnswer(const OpenAiCall& call, std::string id, int64_t created_unix_s, std::string model,
                std::function<std::string(engine::TokenId)> spell);
 
-  // Takes a chunk of a choice; returns what a stream sends for it (whole "data: …" events, may be empty).
+  // Takes a chunk of a choice; returns what a stream sends for it (whole "data: …" events, may be
+  // empty).
   std::string Add(size_t choice, const GenerationChunk& chunk);
   bool complete() const { return open_choices_ == 0; }
   // After the last chunk of all choices: the usage event if asked for, and the end mark.
@@ -58,13 +63,23 @@ class OpenAiAnswer {
 
  private:
   struct Choice {
+    explicit Choice(const std::vector<std::string>& tool_names) : reader(tool_names) {}
+    ToolCallReader reader;
     std::string text;
+    Json calls = Json::array();
     std::vector<GeneratedToken> tokens;
     std::string finish_reason;
     bool begun = false;
   };
   Json Frame(std::string_view object) const;
-  Json StreamChoice(size_t index, const GenerationChunk& chunk, bool first) const;
+  // What a chunk adds to a choice.
+  struct Said {
+    std::string text;
+    Json calls = Json::array();
+  };
+  Said Read(const GenerationChunk& chunk, size_t index);
+  // Null: nothing to send.
+  Json StreamChoice(size_t index, const GenerationChunk& chunk, const Said& said, bool first) const;
   Json Logprobs(const std::vector<GeneratedToken>& tokens, size_t text_offset) const;
   Json Usage() const;
 

@@ -72,9 +72,6 @@ absl::Status CheckGenerationRequest(const GenerationRequest& request, int32_t vo
     return InvalidArgument("priority: {}, expected {} to {}", request.priority, -kMaxPriority,
                            kMaxPriority);
   }
-  if (!request.grammar_json_schema.empty()) {
-    return Unimplemented("grammar_json_schema: answers bound to a schema are not supported yet");
-  }
   return engine::ValidateStopStrings(request.stop);
 }
 

@@ -194,6 +194,9 @@ void Scheduler::MakeDraft(Sequence* sequence, int32_t rows_left) const {
                                  sequence->request.max_new_tokens - sequence->num_new() - 1,
                                  options_.context_length - sequence->known() - 1});
   sequence->draft = LookUpContinuation(sequence->tokens, most);
+  if (AnswerGrammar* grammar = sequence->request.grammar.get(); grammar != nullptr) {
+    sequence->draft.resize(grammar->CountAllowed(sequence->draft));
+  }
 }
 
 // Prompt rows that this micro-batch bears.
@@ -308,15 +311,16 @@ void Scheduler::AddOutput(const Sequence& sequence, int32_t position, Builder* b
   }
   if (output.kind != OutputKind::kSample) return;
   output.sampling = sequence.request.sampling;
+  const size_t guesses = static_cast<size_t>(std::max(position + 1 - sequence.known(), 0));
+  const std::span<const TokenId> guessed = std::span(sequence.draft).first(guesses);
+  if (sequence.request.grammar != nullptr) output.allowed = sequence.request.grammar->Mask(guessed);
   const engine::SamplingParams& sampling = output.sampling;
   const bool repetition = sampling.repetition_penalty != 1.0f;
   const bool counts = sampling.presence_penalty != 0 || sampling.frequency_penalty != 0;
   if (!repetition && !counts) return;
   std::vector<TokenId> tokens =
       sequence.tokens;  // as they are if all guesses before this row are right
-  const int32_t guesses = position + 1 - sequence.known();
-  if (guesses > 0)
-    tokens.insert(tokens.end(), sequence.draft.begin(), sequence.draft.begin() + guesses);
+  tokens.insert(tokens.end(), guessed.begin(), guessed.end());
   const std::span<const TokenId> before = tokens;
   if (repetition) {
     const auto recent = before.last(std::min(kRepetitionWindow, before.size()));
@@ -423,6 +427,12 @@ bool Scheduler::ApplyResult(Sequence* sequence, int32_t position, const RowResul
     ++stats_.finished;
     End(sequence, EndReason::kStopped, absl::OkStatus());
     return false;
+  }
+  if (sequence->request.grammar != nullptr) {
+    if (absl::Status goes_on = sequence->request.grammar->Accept(result.token); !goes_on.ok()) {
+      Cancel(sequence->request.id, goes_on);
+      return false;
+    }
   }
   const bool full = sequence->samples() ? sequence->num_new() >= sequence->request.max_new_tokens ||
                                               sequence->known() >= options_.context_length

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "coordinator/answer_grammar.h"
 #include "coordinator/prompt_lookup.h"
 #include "engine/base/status.h"
 #include "engine/base/token_id.h"
@@ -51,6 +52,7 @@ struct SequenceRequest {
   int32_t priority = 0;  // higher first
   absl::Time deadline = absl::InfiniteFuture();
   bool speculation = true;
+  std::shared_ptr<AnswerGrammar> grammar;  // kSample: null, any answer; has accepted what is known
   std::shared_ptr<SequenceObserver> observer;
 };
 

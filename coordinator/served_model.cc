@@ -6,6 +6,7 @@
 #include "coordinator/request_check.h"
 #include "engine/arch/fingerprint.h"
 #include "engine/arch/supported.h"
+#include "engine/base/quote.h"
 
 namespace baton::coordinator {
 namespace {
@@ -31,6 +32,22 @@ absl::Status CheckMessages(const nlohmann::ordered_json& messages) {
     }
   }
   return absl::OkStatus();
+}
+
+// Tells of the tools in the system message.
+void DescribeTools(const nlohmann::ordered_json& tools, nlohmann::ordered_json* messages) {
+  std::string text =
+      "You may call these functions. To call one, answer with nothing but a JSON object "
+      "{\"name\": its name, \"arguments\": {…}}.\n";
+  for (const auto& tool : tools) {
+    text += tool.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  }
+  auto& first = messages->front();
+  if (first["role"] == "system" && first.contains("content") && first["content"].is_string()) {
+    first["content"] = first["content"].get<std::string>() + "\n\n" + text;
+  } else {
+    messages->insert(messages->begin(), {{"role", "system"}, {"content", text}});
+  }
 }
 
 }  // namespace
@@ -120,9 +137,22 @@ absl::StatusOr<engine::PromptText> ServedModel::RenderChat(const ChatPrompt& pro
                      ParseJson(prompt.template_args_json, "template_args"));
     if (!args.is_object())
       return InvalidArgument("template_args: got {}, expected an object", args.type_name());
-    for (const auto& [key, value] : args.items()) input[key] = value;
+    for (const auto& [key, value] : args.items()) {
+      if (input.contains(key) || engine::ChatTemplate::IsSpecialToken(key)) {
+        return InvalidArgument("template_args: {} is not for requests to set", engine::Named(key));
+      }
+      input[key] = value;
+    }
   }
-  return template_->Render(input, {});
+  ASSIGN_OR_RETURN(engine::PromptText rendered, template_->Render(input, {}));
+  if (input["tools"].is_null()) return rendered;
+  // A template that knows no tools leaves them out; then they are told in words.
+  nlohmann::ordered_json without = input;
+  without["tools"] = nullptr;
+  const absl::StatusOr<engine::PromptText> plain = template_->Render(without, {});
+  if (!plain.ok() || plain->text != rendered.text) return rendered;
+  DescribeTools(input["tools"], &without["messages"]);
+  return template_->Render(without, {});
 }
 
 absl::StatusOr<std::vector<engine::TokenId>> ServedModel::Encode(

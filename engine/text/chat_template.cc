@@ -9,13 +9,8 @@
 namespace baton::engine {
 namespace {
 
-// The vocabulary's own tokens, which a template writes as control tokens. All other input is data.
 constexpr std::array<std::string_view, 7> kSpecialTokens = {
     "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
-
-bool IsSpecialToken(std::string_view name) {
-  return std::find(kSpecialTokens.begin(), kSpecialTokens.end(), name) != kSpecialTokens.end();
-}
 
 std::tm LocalTime() {
   const std::time_t now = std::time(nullptr);
@@ -31,6 +26,10 @@ ChatTemplate::ChatTemplate(std::unique_ptr<jinja::Template> parsed)
 ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 ChatTemplate::~ChatTemplate() = default;
+
+bool ChatTemplate::IsSpecialToken(std::string_view name) {
+  return std::find(kSpecialTokens.begin(), kSpecialTokens.end(), name) != kSpecialTokens.end();
+}
 
 absl::StatusOr<ChatTemplate> ChatTemplate::Parse(std::string_view source) {
   ASSIGN_OR_RETURN(jinja::Template parsed, jinja::Template::Parse(source));

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/sampling/grammar.h"
+
 namespace baton::coordinator {
 namespace {
 
@@ -49,6 +51,24 @@ const BadBody kBadBodies[] = {
      "top_logprobs:", "top_logprobs"},
     {"UnknownFormat", OpenAiEndpoint::kChat, Chat(R"(,"response_format":{"type":"xml"})"),
      "response_format:", "response_format"},
+    {"SchemaWithoutMeaning", OpenAiEndpoint::kChat,
+     Chat(R"(,"response_format":{"type":"json_schema","json_schema":{"schema":{"pattern":"a"}}})"),
+     "response_format.json_schema: schema: #: keyword 'pattern'", "response_format.json_schema"},
+    {"ContentOfPictures", OpenAiEndpoint::kChat,
+     R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})",
+     "messages[0].content[0]: got \"image_url\"", "messages[0].content[0]"},
+    {"ToolsAsObject", OpenAiEndpoint::kChat, Chat(R"(,"tools":{})"), "tools: got object", "tools"},
+    {"ToolWithoutFunction", OpenAiEndpoint::kChat, Chat(R"(,"tools":[{"type":"function"}])"),
+     "tools[0]:", "tools[0]"},
+    {"ToolWithoutName", OpenAiEndpoint::kChat,
+     Chat(R"(,"tools":[{"type":"function","function":{"name":"a b"}}])"),
+     "tools[0].function.name:", "tools[0].function.name"},
+    {"ChoiceOfNoTool", OpenAiEndpoint::kChat, Chat(R"(,"tool_choice":"required")"),
+     "tool_choice:", "tool_choice"},
+    {"ChoiceOfUnknownTool", OpenAiEndpoint::kChat,
+     Chat(R"(,"tools":[{"type":"function","function":{"name":"f"}}],)"
+          R"("tool_choice":{"type":"function","function":{"name":"g"}})"),
+     "tool_choice: 'g' is none", "tool_choice"},
     {"NoPrompt", OpenAiEndpoint::kCompletion, "{}", "prompt:", "prompt"},
     {"PromptAsNumber", OpenAiEndpoint::kCompletion, R"({"prompt":5})", "prompt:", "prompt"},
     {"NegativeToken", OpenAiEndpoint::kCompletion, R"({"prompt":[1,-2]})", "prompt:", "prompt"},
@@ -93,6 +113,72 @@ TEST(OpenAiCall, ReadsAChat) {
   EXPECT_TRUE(call->include_usage);
   EXPECT_EQ(std::get<ChatPrompt>(request.prompt).messages_json,
             R"([{"role":"user","content":"hi"}])");
+}
+
+std::string Messages(const std::string& body) {
+  const auto call = ParseOpenAiCall(OpenAiEndpoint::kChat, body);
+  EXPECT_TRUE(call.ok()) << call.status();
+  return call.ok() ? std::get<ChatPrompt>(call->requests[0].prompt).messages_json : "";
+}
+
+TEST(OpenAiCall, TemplatesGetMessagesAsTheyExpectThem) {
+  EXPECT_EQ(Messages(R"({"messages":[{"role":"developer","content":[{"type":"text","text":"a"},)"
+                     R"({"type":"text","text":"b"}]}]})"),
+            R"([{"role":"system","content":"ab"}])");
+  EXPECT_EQ(Messages(R"({"messages":[{"role":"assistant","content":null,"tool_calls":[)"
+                     R"({"function":{"name":"f","arguments":"{\"x\": 1}"}}]}]})"),
+            R"([{"role":"assistant","content":"",)"
+            R"("tool_calls":[{"function":{"name":"f","arguments":{"x":1}}}]}])");
+}
+
+constexpr char kTools[] =
+    R"(,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object",)"
+    R"("properties":{"x":{"$ref":"#/$defs/n"}},"required":["x"],"$defs":{"n":{"type":"integer"}}}}},)"
+    R"({"type":"function","function":{"name":"g"}}])";
+
+TEST(OpenAiCall, ToolsAreOptionalUnlessDemanded) {
+  struct Case {
+    std::string_view choice;
+    size_t tools;
+    bool bound;
+  };
+  constexpr Case kCases[] = {
+      {"", 2, false},
+      {R"(,"tool_choice":"auto")", 2, false},
+      {R"(,"tool_choice":"none")", 0, false},
+      {R"(,"tool_choice":"required")", 2, true},
+      {R"(,"tool_choice":{"type":"function","function":{"name":"g"}})", 2, true},
+  };
+  for (const Case& one : kCases) {
+    const auto call =
+        ParseOpenAiCall(OpenAiEndpoint::kChat, Chat(kTools + std::string(one.choice)));
+    ASSERT_TRUE(call.ok()) << one.choice << call.status();
+    EXPECT_EQ(call->tool_names.size(), one.tools) << one.choice;
+    EXPECT_EQ(!call->requests[0].grammar_json_schema.empty(), one.bound) << one.choice;
+  }
+}
+
+TEST(OpenAiCall, ADemandedCallKeepsTheReferencesOfItsSchema) {
+  const auto call = ParseOpenAiCall(OpenAiEndpoint::kChat,
+                                    Chat(std::string(kTools) + R"(,"tool_choice":"required")"));
+  ASSERT_TRUE(call.ok()) << call.status();
+  const auto grammar = engine::Grammar::FromJsonSchema(call->requests[0].grammar_json_schema);
+  ASSERT_TRUE(grammar.ok()) << grammar.status();
+  struct Case {
+    std::string_view text;
+    bool fits;
+  };
+  constexpr Case kCases[] = {
+      {R"({"name":"f","arguments":{"x":12}})", true},
+      {R"({"name":"f","arguments":{"x":"12"}})", false},
+      {R"({"name":"f","arguments":{}})", false},
+      {R"({"name":"g","arguments":{"any":[1]}})", true},
+      {R"({"name":"h","arguments":{}})", false},
+  };
+  for (const Case& one : kCases) {
+    engine::GrammarState state(*grammar);
+    EXPECT_EQ(state.Advance(one.text) && state.complete(), one.fits) << one.text;
+  }
 }
 
 TEST(OpenAiCall, ReadsPromptsOfACompletion) {
@@ -162,6 +248,32 @@ TEST(OpenAiAnswer, WholeAndStreamedSayTheSame) {
   EXPECT_EQ(text, "Hello");
   EXPECT_EQ(usage, body["usage"]);
   EXPECT_THAT(events, ::testing::EndsWith("data: [DONE]\n\n"));
+}
+
+TEST(OpenAiAnswer, CallsOfToolsWholeAndStreamed) {
+  OpenAiCall call;
+  call.requests.resize(1);
+  call.tool_names = {"f"};
+  OpenAiAnswer whole = MakeAnswer(call);
+  call.stream = true;
+  OpenAiAnswer streamed = MakeAnswer(call);
+  std::string events;
+  for (const char* piece :
+       {"<tool", "_call>{\"name\": \"f\", \"argu", "ments\": {\"x\": 1}}\n</tool_call>", ""}) {
+    const auto finish = *piece == 0 ? FinishReason::kStop : FinishReason::kNone;
+    whole.Add(0, Chunk(piece, {5}, finish));
+    events += streamed.Add(0, Chunk(piece, {5}, finish));
+  }
+  const Json choice = whole.Body()["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  EXPECT_EQ(choice["message"]["content"], nullptr);
+  ASSERT_EQ(choice["message"]["tool_calls"].size(), 1u);
+  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["name"], "f");
+  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["arguments"], R"({"x":1})");
+  EXPECT_THAT(events, HasSubstr(R"("tool_calls":[{"id":"call_id_0_0","type":"function","function":)"
+                                R"({"name":"f","arguments":"{\"x\":1}"},"index":0}])"));
+  EXPECT_THAT(events, HasSubstr(R"("finish_reason":"tool_calls")"));
+  EXPECT_THAT(events, ::testing::Not(HasSubstr("tool_call>")));
 }
 
 TEST(OpenAiAnswer, LogprobsOfBothEndpoints) {

@@ -126,8 +126,9 @@ class Server:
         return self.process.returncode
 
 
-def topology_text(model, workers, context=512, sequences=4, more=""):
-    text = f"model: {model}\ncontext: {context}\nsequences: {sequences}\nlisten:\n  grpc: 127.0.0.1:0\n{more}workers:\n"
+def topology_text(model, workers, context=512, sequences=4, http="", more=""):
+    listen = "listen:\n  grpc: 127.0.0.1:0\n" + (f"  http: {http}\n" if http else "")
+    text = f"model: {model}\ncontext: {context}\nsequences: {sequences}\n{listen}{more}workers:\n"
     for worker in workers:
         text += "  - {" + ", ".join(f"{key}: {value}" for key, value in worker.items()) + "}\n"
     return text

@@ -21,7 +21,7 @@ kernels::QuantType TypeNamed(const std::string& name) {
 
 int Main(int argc, char** argv) {
   CLI::App app("Writes a tiny model");
-  std::string path, arch = "llama", type = "F16";
+  std::string path, arch = "llama", type = "F16", chat_template;
   TinyModelOptions options;
   bool bos = true;
   app.add_option("PATH", path)->required();
@@ -32,11 +32,13 @@ int Main(int argc, char** argv) {
   app.add_option("--type", type);
   app.add_option("--seed", options.seed);
   app.add_option("--bos", bos);
+  app.add_option("--chat-template", chat_template);
   CLI11_PARSE(app, argc, argv);
   options.architecture = arch;
   options.type = TypeNamed(type);
-  options.edit = [bos](engine::GgufWriter& writer) {
+  options.edit = [&](engine::GgufWriter& writer) {
     writer.SetBool("tokenizer.ggml.add_bos_token", bos);
+    if (!chat_template.empty()) writer.SetString("tokenizer.chat_template", chat_template);
   };
   const absl::Status status = WriteTinyModel(options, path);
   if (!status.ok()) std::fprintf(stderr, "%s\n", std::string(Message(status)).c_str());
