@@ -33,17 +33,22 @@ struct BlockActivations {
   const int16_t* sums;  // of 16 values
 };
 
+template <int Rows>
+using ActivationRows = const BlockActivations (&)[Rows];
+
 // Terms<Block>::Of: what the blocks of eight rows add to their outputs, but for the activations'
-// scale.
+// scale. A super-block's terms are those of some activation rows, which share its unpacking; one of
+// 32 values is so short that the compiler sees for itself what they share.
 template <class Block>
 struct Terms;
-
-// The rows after these, a share of them for each block: they lie straight behind, so that a linear
-// prefetch serves.
-inline void PrefetchShare(const uint8_t* begin, int64_t bytes, int32_t part, int32_t parts) {
-  const int64_t first = bytes * part / parts / 64 * 64, last = bytes * (part + 1) / parts;
-  for (int64_t at = first; at < last; at += 64)
-    _mm_prefetch(reinterpret_cast<const char*>(begin + at), _MM_HINT_T0);
+template <class Block, int Rows>
+inline void TermsOf(BlockRows<Block> w, ActivationRows<Rows> x, __m256 (&terms)[Rows]) {
+  if constexpr (kValues<Block> == 32) {
+#pragma GCC unroll 4
+    for (int t = 0; t < Rows; ++t) terms[t] = Terms<Block>::Of(w, x[t]);
+  } else {
+    Terms<Block>::template Of<Rows>(w, x, terms);
+  }
 }
 
 // Where a group of weight rows stands, and what is fetched meanwhile.
@@ -52,7 +57,7 @@ struct RowGroup {
   const Block* rows[kAbreast];
   int present;
   const uint8_t* next;  // the rows behind it
-  int64_t next_bytes;
+  int64_t next_step;    // bytes of them fetched with each block; 0: none
 };
 template <class Block>
 inline RowGroup<Block> GroupAt(const MatMulArgs& a, int32_t n) {
@@ -63,33 +68,50 @@ inline RowGroup<Block> GroupAt(const MatMulArgs& a, int32_t n) {
     group.rows[i] = reinterpret_cast<const Block*>(a.weight + row * a.weight_row_bytes);
   }
   group.next = a.weight + (n + kAbreast) * a.weight_row_bytes;
-  group.next_bytes = n + 2 * kAbreast <= a.end ? kAbreast * a.weight_row_bytes : 0;
+  group.next_step = n + 2 * kAbreast <= a.end ? kAbreast * sizeof(Block) : 0;
   return group;
 }
 
-// A group of weight rows times activation row r.
-template <class Block>
+// Fetches what lies between two lines' addresses: weights stream, so a linear prefetch serves.
+inline void FetchUntil(const uint8_t*& line, const uint8_t* end) {
+  for (; line < end; line += 64) _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
+}
+
+// A group of weight rows times activation rows [r, r + Rows).
+template <class Block, int Rows>
 inline void MultiplyRows(const MatMulArgs& a, const RowGroup<Block>& group, int32_t r, int32_t n) {
   constexpr int kBlock = kValues<Block>;
   const int32_t blocks = a.cols / kBlock;
-  const int64_t x = XRow(a, r);
-  const int8_t* values = a.rounded.values + x * a.rounded.stride;
-  const float* scales = a.rounded.scales + x * blocks;
-  const int16_t* sums = a.rounded.sums + x * (a.cols / 16);
+  BlockActivations x[Rows];
+  const float* scales[Rows];
+  __m256 acc[Rows];
+  for (int t = 0; t < Rows; ++t) {
+    const int64_t row = XRow(a, r + t);
+    x[t] = {a.rounded.values + row * a.rounded.stride, a.rounded.sums + row * (a.cols / 16)};
+    scales[t] = a.rounded.scales + row * blocks;
+    acc[t] = _mm256_setzero_ps();
+  }
   const Block* rows[kAbreast];
   for (int i = 0; i < kAbreast; ++i) rows[i] = group.rows[i];
-  __m256 acc = _mm256_setzero_ps();
+  const uint8_t* line = group.next;
+  const uint8_t* wanted = group.next;
   for (int32_t b = 0; b < blocks; ++b) {
-    PrefetchShare(group.next, group.next_bytes, r * blocks + b, a.rows * blocks);
-    const __m256 term = Terms<Block>::Of(rows, {values + b * kBlock, sums + b * (kBlock / 16)});
-    acc = _mm256_fmadd_ps(_mm256_set1_ps(scales[b]), term, acc);
+    FetchUntil(line, wanted += group.next_step);
+    __m256 terms[Rows];
+    TermsOf<Block, Rows>(rows, x, terms);
+    for (int t = 0; t < Rows; ++t) {
+      acc[t] = _mm256_fmadd_ps(_mm256_set1_ps(scales[t][b]), terms[t], acc[t]);
+      x[t] = {x[t].values + kBlock, x[t].sums + kBlock / 16};
+    }
     for (const Block*& row : rows) ++row;
   }
-  float results[kAbreast];
-  _mm256_storeu_ps(results, acc);
-  float* out = OutRow(a, r);
-  for (int i = 0; i < group.present; ++i) {
-    out[n + i] = a.bias != nullptr ? results[i] + a.bias[n + i] : results[i];
+  for (int t = 0; t < Rows; ++t) {
+    float results[kAbreast];
+    _mm256_storeu_ps(results, acc[t]);
+    float* out = OutRow(a, r + t);
+    for (int i = 0; i < group.present; ++i) {
+      out[n + i] = a.bias != nullptr ? results[i] + a.bias[n + i] : results[i];
+    }
   }
 }
 
@@ -100,8 +122,13 @@ inline constexpr int kMostRowsAbreast = 3;
 template <class Block>
 void RowMatMul(const MatMulArgs& a) {
   for (int32_t n = a.begin; n < a.end; n += kAbreast) {
-    const RowGroup<Block> group = GroupAt<Block>(a, n);
-    for (int32_t r = 0; r < a.rows; ++r) MultiplyRows(a, group, r, n);
+    RowGroup<Block> group = GroupAt<Block>(a, n);
+    int32_t r = 0;
+    for (; r + 2 <= a.rows; r += 2) {
+      MultiplyRows<Block, 2>(a, group, r, n);
+      group.next_step = 0;
+    }
+    if (r < a.rows) MultiplyRows<Block, 1>(a, group, r, n);
   }
 }
 
