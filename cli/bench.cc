@@ -7,14 +7,17 @@
 #include <algorithm>
 #include <memory>
 
+#include "cli/bench_result.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/flag_values.h"
 #include "cli/local_model.h"
 #include "cli/machine_speed.h"
 #include "cli/output.h"
+#include "cli/speed_plot.h"
 #include "cli/version.h"
 #include "engine/arch/cost.h"
+#include "engine/backend/cpu_peak.h"
 #include "engine/base/thread_pool.h"
 
 namespace baton::cli {
@@ -26,12 +29,13 @@ using engine::TokenId;
 struct Flags {
   ModelFlags model;
   std::string threads;
+  std::string prompts = "512";
+  std::string depths = "0";
   std::string batches = "1,16";
-  int prefill = 512;
   int decode = 64;
-  int depth = 0;
   int repeat = 5;
   bool json = false;
+  std::string plot;
 };
 
 struct Machine {
@@ -39,18 +43,15 @@ struct Machine {
   double int8_ops_per_s = 0;
 };
 
-// One line of the result: the same test, some times over.
-struct Result {
-  std::string test;
-  int threads = 0;
-  int tokens = 0;
-  int depth = 0;
-  int batch = 1;
-  std::vector<double> rates;  // tokens/s; of "load" loads/s
-  double bandwidth_share = 0;
-  double compute_share = 0;
+using Result = BenchResult;
 
-  double median() const { return rates[rates.size() / 2]; }
+// What is measured, each in every combination that makes sense.
+struct Plan {
+  std::vector<int> prompts;  // lengths; none: no prefill
+  std::vector<int> depths;
+  std::vector<int> batches;
+
+  int longest_prompt() const { return prompts.empty() ? 0 : std::ranges::max(prompts); }
 };
 
 int32_t KvBlocksFor(int32_t positions) {
@@ -92,20 +93,22 @@ engine::MicroBatch DecodeBatch(uint64_t id, int batch, int32_t position, int32_t
 
 class Bench {
  public:
-  Bench(const Flags& flags, int threads) : flags_(flags), threads_(threads) {}
+  Bench(const Flags& flags, const Plan& plan, int threads)
+      : flags_(flags), plan_(plan), threads_(threads) {}
 
-  absl::Status Run(int largest_batch, const std::vector<int>& batches,
-                   std::vector<Result>& results) {
-    ASSIGN_OR_RETURN(Result load, Load(largest_batch));
+  absl::Status Run(std::vector<Result>& results) {
+    ASSIGN_OR_RETURN(Result load, Load());
     results.push_back(std::move(load));
-    if (flags_.prefill > 0) {
-      ASSIGN_OR_RETURN(Result prefill, Prefill());
-      results.push_back(std::move(prefill));
-    }
-    for (int batch : batches) {
-      if (flags_.decode <= 0) break;
-      ASSIGN_OR_RETURN(Result decode, Decode(batch));
-      results.push_back(std::move(decode));
+    for (int depth : plan_.depths) {
+      for (int prompt : plan_.prompts) {
+        ASSIGN_OR_RETURN(Result prefill, Prefill(prompt, depth));
+        results.push_back(std::move(prefill));
+      }
+      for (int batch : plan_.batches) {
+        if (flags_.decode <= 0) break;
+        ASSIGN_OR_RETURN(Result decode, Decode(batch, depth));
+        results.push_back(std::move(decode));
+      }
     }
     return absl::OkStatus();
   }
@@ -115,14 +118,15 @@ class Bench {
 
  private:
   int32_t PositionsEach() const {
-    return KvBlocksFor(flags_.depth + flags_.decode + 1) * engine::kKvBlockPositions;
+    return KvBlocksFor(std::ranges::max(plan_.depths) + flags_.decode + 1) *
+           engine::kKvBlockPositions;
   }
 
-  Result NewResult(std::string test, int tokens, int batch) const {
+  Result NewResult(std::string test, int tokens, int depth, int batch) const {
     return {.test = std::move(test),
             .threads = threads_,
             .tokens = tokens,
-            .depth = flags_.depth,
+            .depth = depth,
             .batch = batch,
             .rates = {}};
   }
@@ -139,12 +143,12 @@ class Bench {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Result> Load(int largest_batch) {
-    Result result = NewResult("load", 0, 1);
+  absl::StatusOr<Result> Load() {
+    Result result = NewResult("load", 0, 0, 1);
     ModelFlags flags = flags_.model;
     flags.threads = threads_;
-    const int32_t context =
-        std::max(largest_batch * PositionsEach(), flags_.depth + flags_.prefill + 1);
+    const int32_t context = std::max(std::ranges::max(plan_.batches) * PositionsEach(),
+                                     std::ranges::max(plan_.depths) + plan_.longest_prompt() + 1);
     RETURN_IF_ERROR(Measure(
         1,
         [&]() -> absl::Status {
@@ -157,10 +161,10 @@ class Bench {
     return result;
   }
 
-  absl::StatusOr<Result> Prefill() {
-    Result result = NewResult("prefill", flags_.prefill, 1);
-    const std::vector<TokenId> depth = SomeTokens(flags_.depth, model_.vocab_size());
-    const std::vector<TokenId> tokens = SomeTokens(flags_.prefill, model_.vocab_size());
+  absl::StatusOr<Result> Prefill(int prompt, int positions_before) {
+    Result result = NewResult("prefill", prompt, positions_before, 1);
+    const std::vector<TokenId> depth = SomeTokens(positions_before, model_.vocab_size());
+    const std::vector<TokenId> tokens = SomeTokens(prompt, model_.vocab_size());
     RETURN_IF_ERROR(Feed(tokens));  // touches all weights once
     for (int i = 0; i < flags_.repeat; ++i) {
       model_.pipeline->Reset();
@@ -168,7 +172,7 @@ class Bench {
       const absl::Time begin = absl::Now();
       RETURN_IF_ERROR(
           model_.pipeline->Feed(tokens, tokens.size() - 1, flags_.model.chunk).status());
-      result.rates.push_back(flags_.prefill / absl::ToDoubleSeconds(absl::Now() - begin));
+      result.rates.push_back(prompt / absl::ToDoubleSeconds(absl::Now() - begin));
     }
     std::ranges::sort(result.rates);
     return result;
@@ -179,8 +183,9 @@ class Bench {
     return model_.pipeline->Feed(tokens, tokens.size() - 1, flags_.model.chunk).status();
   }
 
-  absl::StatusOr<Result> Decode(int batch) {
-    Result result = NewResult(batch == 1 ? "decode" : "batched_decode", flags_.decode, batch);
+  absl::StatusOr<Result> Decode(int batch, int depth) {
+    Result result =
+        NewResult(batch == 1 ? "decode" : "batched_decode", flags_.decode, depth, batch);
     const auto run = [&](int32_t first, int32_t count) -> absl::Status {
       for (int32_t i = 0; i < count; ++i) {
         const auto step =
@@ -190,13 +195,14 @@ class Bench {
       }
       return absl::OkStatus();
     };
-    RETURN_IF_ERROR(run(flags_.depth, std::min(flags_.decode, 4)));
+    RETURN_IF_ERROR(run(depth, std::min(flags_.decode, 4)));
     RETURN_IF_ERROR(Measure(
-        double(flags_.decode) * batch, [&] { return run(flags_.depth, flags_.decode); }, result));
+        double(flags_.decode) * batch, [&] { return run(depth, flags_.decode); }, result));
     return result;
   }
 
   const Flags& flags_;
+  const Plan& plan_;
   const int threads_;
   uint64_t last_id_ = 0;
   LocalModel model_;
@@ -252,19 +258,43 @@ uint64_t PeakResidentBytes() {
   return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
 }
 
+// Numbers from 0 on.
+absl::StatusOr<std::vector<int>> ParsePositions(std::string_view flag, std::string_view text) {
+  if (text == "0") return std::vector<int>{0};
+  if (!text.starts_with("0,")) return ParseCounts(flag, text);
+  ASSIGN_OR_RETURN(std::vector<int> positions, ParseCounts(flag, text.substr(2)));
+  positions.insert(positions.begin(), 0);
+  return positions;
+}
+
+absl::StatusOr<Plan> MakePlan(const Flags& flags) {
+  Plan plan;
+  ASSIGN_OR_RETURN(plan.prompts, ParsePositions("--prefill", flags.prompts));
+  std::erase(plan.prompts, 0);
+  ASSIGN_OR_RETURN(plan.depths, ParsePositions("--depth", flags.depths));
+  ASSIGN_OR_RETURN(plan.batches, ParseCounts("--batch", flags.batches));
+  for (const std::vector<int>* counts : {&plan.prompts, &plan.depths, &plan.batches}) {
+    constexpr int kMost = 1 << 20;
+    for (int count : *counts) {
+      if (count > kMost) return UsageError("bench: got {}, expected at most {}", count, kMost);
+    }
+  }
+  return plan;
+}
+
 absl::Status Run(const Flags& flags) {
   std::vector<int> threads = {engine::AvailableCpus()};
   if (!flags.threads.empty()) {
     ASSIGN_OR_RETURN(threads, ParseCounts("--threads", flags.threads));
   }
-  ASSIGN_OR_RETURN(const std::vector<int> batches, ParseCounts("--batch", flags.batches));
+  ASSIGN_OR_RETURN(const Plan plan, MakePlan(flags));
   ASSIGN_OR_RETURN(const engine::KvType kv_type, ParseKvType("--kv-type", flags.model.kv_type));
   std::vector<Result> results;
   Json model;
   engine::StageCost cost;
   for (int count : threads) {
-    Bench bench(flags, count);
-    RETURN_IF_ERROR(bench.Run(std::ranges::max(batches), batches, results));
+    Bench bench(flags, plan, count);
+    RETURN_IF_ERROR(bench.Run(results));
     if (!model.is_null()) continue;
     ASSIGN_OR_RETURN(const engine::ModelCost whole,
                      engine::CostOfModel(bench.file(), bench.hyperparams(), kv_type));
@@ -280,11 +310,12 @@ absl::Status Run(const Flags& flags) {
   Machine machine;
   const int most = std::ranges::max(threads);
   machine.read_bytes_per_s = MeasureReadBytesPerSecond(most);
-  ASSIGN_OR_RETURN(machine.int8_ops_per_s, MeasureInt8OpsPerSecond(most));
+  ASSIGN_OR_RETURN(machine.int8_ops_per_s, engine::MeasureInt8OpsPerSecond(most));
   for (Result& result : results) SetShares(cost, machine, result);
 
   ASSIGN_OR_RETURN(const auto backend,
                    engine::MakeBackend({.device = flags.model.device, .threads = most}));
+  if (!flags.plot.empty()) RETURN_IF_ERROR(WriteSpeedPlot(flags.plot, results));
   if (flags.json) {
     Json list = Json::array();
     for (const Result& result : results) list.push_back(ResultJson(result));
@@ -312,14 +343,12 @@ CommandBody DefineBench(CLI::App& app) {
       ->required();
   app.add_option("-t,--threads", flags->threads,
                  "Thread counts to try, as 1,2; all that the process may use where absent");
-  app.add_option("--prefill", flags->prefill, "Tokens of a prompt; 0: not measured")
-      ->check(CLI::Range(0, 1 << 20))
+  app.add_option("--prefill", flags->prompts, "Tokens of a prompt, as 128,512; 0: not measured")
       ->capture_default_str();
   app.add_option("--decode", flags->decode, "Tokens to generate; 0: not measured")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
-  app.add_option("--depth", flags->depth, "Positions before those measured")
-      ->check(CLI::Range(0, 1 << 20))
+  app.add_option("--depth", flags->depths, "Positions before those measured, as 0,4096")
       ->capture_default_str();
   app.add_option("--batch", flags->batches, "Sequences at once in decode, as 1,16")
       ->capture_default_str();
@@ -330,6 +359,7 @@ CommandBody DefineBench(CLI::App& app) {
       ->check(CLI::Range(1, 1 << 16));
   app.add_option("--device", flags->model.device, "auto, cpu or cuda:N")->capture_default_str();
   app.add_option("--kv-type", flags->model.kv_type, "f16, f32 or q8_0")->capture_default_str();
+  app.add_option("--plot", flags->plot, "Draw tokens/s against depth and batch into this SVG file");
   app.add_flag("--json", flags->json, "One JSON document");
   return [flags] { return Run(*flags); };
 }

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/backend/backend.h"
 #include "engine/base/thread_pool.h"
 
 namespace baton::cli {
@@ -52,32 +51,6 @@ double MeasureReadBytesPerSecond(int threads) {
     });
   });
   return static_cast<double>(kReadBytes) / seconds;
-}
-
-absl::StatusOr<double> MeasureInt8OpsPerSecond(int threads) {
-  // 1 MiB of weights a thread, more rows than any blocking needs.
-  constexpr int32_t kCols = 2048, kOutputs = 512, kRows = 256;
-  const int32_t outputs = kOutputs * threads;
-  constexpr auto kType = kernels::QuantType::kQ8_0;
-  const std::vector<std::byte> blocks(
-      static_cast<size_t>(kernels::RowBytes(kType, kCols) * outputs));
-  ASSIGN_OR_RETURN(const auto backend, engine::MakeBackend({.device = "cpu", .threads = threads}));
-  ASSIGN_OR_RETURN(const engine::Weight weight, backend->Prepare({.name = "bench",
-                                                                  .type = kType,
-                                                                  .ne = {kCols, outputs, 1, 1},
-                                                                  .data = blocks.data(),
-                                                                  .bytes = blocks.size()}));
-  std::vector<float> x(size_t{kRows} * kCols, 1.0f), out(static_cast<size_t>(kRows) * outputs);
-  const engine::Activations in = {.data = x.data(), .rows = kRows, .cols = kCols, .stride = kCols};
-  const engine::MatMulTarget target = {
-      .weight = &weight,
-      .bias = nullptr,
-      .out = {.data = out.data(), .rows = kRows, .cols = outputs, .stride = outputs}};
-  const double seconds = ShortestSeconds([&] {
-    backend->MatMul(in, std::span(&target, 1));
-    backend->Sync();
-  });
-  return 2.0 * kRows * kCols * outputs / seconds;
 }
 
 }  // namespace baton::cli

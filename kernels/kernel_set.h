@@ -43,14 +43,16 @@ struct RoundedRows {
 };
 
 // out[o(r)][n] = sum over k of weight[n][k] * x[i(r)][k] + bias[n], for n in [begin, end) and r in
-// [0, rows).
+// [0, rows). Fine products have two rounded rows an output row (ARITHMETIC.md): 2r is x, 2r + 1
+// what its rounding left over.
 struct MatMulArgs {
   const uint8_t* weight = nullptr;
   int64_t weight_row_bytes = 0;
   int32_t cols = 0;  // k
   int32_t begin = 0;
   int32_t end = 0;
-  int32_t rows = 0;
+  int32_t rows = 0;                   // of activations; even where fine
+  bool fine = false;                  // without x_rows and out_rows
   const int32_t* x_rows = nullptr;    // i(r); null: r itself
   const int32_t* out_rows = nullptr;  // o(r); null: r itself
   const float* x = nullptr;           // kFloat types
@@ -112,9 +114,10 @@ inline constexpr int kNumUnaryOps = 6;
 struct KernelSet {
   const char* name = nullptr;
 
-  // Rounds one row for `format`: values, scales and sums of row 0 of `out`.
-  void (*round[4])(const float* x, int32_t cols,
-                   const RoundedRows& out) = {};  // by ActivationFormat
+  // Rounds one row for a format: values, scales and sums of row 0 of `out`. left_over: what
+  // rounding leaves over, [cols], or null.
+  void (*round[4])(const float* x, int32_t cols, const RoundedRows& out,
+                   float* left_over) = {};  // by ActivationFormat
   void (*matmul[kNumQuantTypes])(const MatMulArgs& args) = {};
   void (*unpack_row[kNumQuantTypes])(const void* blocks, int32_t cols, float* out) = {};
 
@@ -143,6 +146,10 @@ struct KernelSet {
   // out = the answer of all chunks; `sink`: one more score without a value, or null.
   void (*finish_attention)(const float* partial, const float* sink, int32_t value_dim,
                            float* out) = nullptr;
+
+  // Multiplies registers of 8-bit integers by each other and adds up, `rounds` times; returns the
+  // operations done, a multiply-add being two. The bound of every integer product of the set.
+  int64_t (*multiply_registers)(int64_t rounds) = nullptr;
 };
 
 // Entries of `over` where it has them, else those of `base`.

@@ -48,7 +48,8 @@ void RunMatMul(benchmark::State& state, const KernelSet& set, QuantType type, in
       set.round[static_cast<int>(format)](
           x.data() + int64_t{r} * k, k,
           {rounded.values + r * stride, rounded.scales + r * (k / group),
-           rounded.sums + r * (k / 16), stride});
+           rounded.sums + r * (k / 16), stride},
+          nullptr);
     }
   }
   for (auto _ : state) {

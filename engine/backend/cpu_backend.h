@@ -81,30 +81,33 @@ class CpuBackend final : public Backend {
   // thread.
   template <class F>
   void ForRows(const Activations& x, const F& f) {
+    ForThreadRows(x, [&](int, int32_t r) { f(r); });
+  }
+  // The same with f(thread, row).
+  template <class F>
+  void ForThreadRows(const Activations& x, const F& f) {
     constexpr int64_t kSmallOperation = 16 << 10;  // values; fewer are not worth waking threads
     if (x.rows < 2 || int64_t{x.rows} * x.cols < kSmallOperation) {
-      for (int32_t r = 0; r < x.rows; ++r) f(r);
+      for (int32_t r = 0; r < x.rows; ++r) f(0, r);
       return;
     }
     pool_.Run([&](int thread) {
       const Share share = ShareOf(x.rows, thread, pool_.size());
-      for (int64_t r = share.begin; r < share.end; ++r) f(static_cast<int32_t>(r));
+      for (int64_t r = share.begin; r < share.end; ++r) f(thread, static_cast<int32_t>(r));
     });
   }
 
   // Rounded activations of `rows` rows of `cols` values; row(r) gives where row r begins. One
-  // buffer a format.
+  // buffer a format. Fine: row 2r is row r, and row 2r + 1 what its rounding leaves over.
   template <class RowAt>
   kernels::RoundedRows Round(kernels::ActivationFormat format, int32_t rows, int32_t cols,
-                             const RowAt& row);
+                             const RowAt& row, bool fine = false);
   kernels::RoundedRows ReserveRounded(kernels::ActivationFormat format, int32_t rows, int32_t cols);
   // One product for output columns [begin, end) on the calling thread.
   void MatMulColumns(kernels::MatMulArgs args, const Weight& weight, int thread, int64_t begin,
                      int64_t end);
   std::shared_ptr<DeviceBuffer> AllocateShared(size_t bytes);
-  // [2 * rows, cols]: x, then what its rounding leaves over.
-  Activations WithLeftOvers(kernels::ActivationFormat format, Activations x);
-  void FineMatMulOne(Activations both, const MatMulTarget& target);
+  void MultiplyTargets(Activations x, std::span<const MatMulTarget> targets, bool fine);
 
   const kernels::KernelSet* kernels_;
   ThreadPool pool_;
@@ -115,10 +118,9 @@ class CpuBackend final : public Backend {
   };
   RoundedScratch rounded_[4];  // by ActivationFormat
   struct ThreadScratch {
-    ScratchBuffer matmul, attention, partials;
+    ScratchBuffer matmul, attention, partials, left_over;
   };
   std::vector<ThreadScratch> thread_scratch_;
-  ScratchBuffer fine_rows_, fine_out_;
   ScratchBuffer partials_;            // of attention whose chunks are divided among the threads
   std::vector<int32_t> expert_rows_;  // [experts + 1] ends, then row lists
 };

@@ -41,13 +41,17 @@ RoundedRows CpuBackend::ReserveRounded(ActivationFormat format, int32_t rows, in
 }
 
 template <class RowAt>
-RoundedRows CpuBackend::Round(ActivationFormat format, int32_t rows, int32_t cols,
-                              const RowAt& row) {
+RoundedRows CpuBackend::Round(ActivationFormat format, int32_t rows, int32_t cols, const RowAt& row,
+                              bool fine) {
   if (format == ActivationFormat::kFloat) return {};
-  const RoundedRows rounded = ReserveRounded(format, rows, cols);
+  const RoundedRows rounded = ReserveRounded(format, fine ? 2 * rows : rows, cols);
   const auto round = kernels_->round[static_cast<size_t>(format)];
-  ForRows({nullptr, rows, cols, cols},
-          [&](int32_t r) { round(row(r), cols, RowOf(rounded, format, cols, r)); });
+  ForThreadRows({nullptr, rows, cols, cols}, [&](int thread, int32_t r) {
+    if (!fine) return round(row(r), cols, RowOf(rounded, format, cols, r), nullptr);
+    float* left_over = thread_scratch_[thread].left_over.Get<float>(cols);
+    round(row(r), cols, RowOf(rounded, format, cols, int64_t{2} * r), left_over);
+    round(left_over, cols, RowOf(rounded, format, cols, int64_t{2} * r + 1), nullptr);
+  });
   return rounded;
 }
 
@@ -61,6 +65,13 @@ void CpuBackend::MatMulColumns(MatMulArgs args, const Weight& weight, int thread
 }
 
 void CpuBackend::MatMul(Activations x, std::span<const MatMulTarget> targets) {
+  MultiplyTargets(x, targets, false);
+}
+void CpuBackend::FineMatMul(Activations x, std::span<const MatMulTarget> targets) {
+  MultiplyTargets(x, targets, true);
+}
+
+void CpuBackend::MultiplyTargets(Activations x, std::span<const MatMulTarget> targets, bool fine) {
   if (x.rows == 0) return;
   RoundedRows rounded[4];
   int64_t panels = 0;
@@ -68,7 +79,8 @@ void CpuBackend::MatMul(Activations x, std::span<const MatMulTarget> targets) {
     const ActivationFormat format = FormatOf(*target.weight);
     RoundedRows& r = rounded[static_cast<size_t>(format)];
     if (r.values == nullptr) {
-      r = Round(format, x.rows, x.cols, [&](int32_t row) { return x.data + row * x.stride; });
+      r = Round(
+          format, x.rows, x.cols, [&](int32_t row) { return x.data + row * x.stride; }, fine);
     }
     panels += Panels(*target.weight);
   }
@@ -80,10 +92,12 @@ void CpuBackend::MatMul(Activations x, std::span<const MatMulTarget> targets) {
       const int64_t begin = std::max(share.begin - first, int64_t{0}) * kernels::kPanelRows;
       const int64_t end = std::min((share.end - first) * kernels::kPanelRows, weight.ne[1]);
       first += Panels(weight);
+      const bool two_rows = fine && FormatOf(weight) != ActivationFormat::kFloat;
       MatMulColumns({.weight = static_cast<const uint8_t*>(weight.data),
                      .weight_row_bytes = kernels::RowBytes(weight.type, weight.ne[0]),
                      .cols = x.cols,
-                     .rows = x.rows,
+                     .rows = two_rows ? 2 * x.rows : x.rows,
+                     .fine = two_rows,
                      .x = x.data,
                      .x_stride = x.stride,
                      .rounded = rounded[static_cast<size_t>(FormatOf(weight))],

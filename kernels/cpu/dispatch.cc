@@ -41,6 +41,7 @@ KernelSet Overlay(const KernelSet& base, const KernelSet& over) {
   OverlayEntry(set.attend, over.attend);
   OverlayEntry(set.merge_partials, over.merge_partials);
   OverlayEntry(set.finish_attention, over.finish_attention);
+  OverlayEntry(set.multiply_registers, over.multiply_registers);
   return set;
 }
 

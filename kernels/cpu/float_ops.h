@@ -157,7 +157,7 @@ inline void RopeInterleaved(const float* cos, const float* sin, int32_t half, fl
 // ---- rounding of activations --------------------------------------------------------------------
 
 template <int Group>
-void RoundRow(const float* x, int32_t cols, const RoundedRows& out) {
+void RoundRow(const float* x, int32_t cols, const RoundedRows& out, float* left_over) {
   for (int32_t group = 0; group < cols / Group; ++group) {
     const float* v = x + group * Group;
     int8_t* q = out.values + group * Group;
@@ -165,12 +165,17 @@ void RoundRow(const float* x, int32_t cols, const RoundedRows& out) {
     for (int i = 0; i < Group; i += Lanes::kSize)
       largest = MaxOf(largest, AbsOf(Lanes::Load(v + i)));
     const float max = largest.Max();
-    out.scales[group] = max / 127.0f;
+    const float scale = max / 127.0f;
+    out.scales[group] = scale;
     // Values too small to divide by become 0, as does what is not finite.
     const Lanes factor(max > 1e-30f ? 127.0f / max : 0.0f), bound(128.0f), zero(0.0f);
     for (int i = 0; i < Group; i += Lanes::kSize) {
       const Lanes scaled = Lanes::Load(v + i) * factor;
-      StoreInt8(RoundToInteger(Select(Less(AbsOf(scaled), bound), scaled, zero)), q + i);
+      const Lanes rounded = RoundToInteger(Select(Less(AbsOf(scaled), bound), scaled, zero));
+      StoreInt8(rounded, q + i);
+      if (left_over != nullptr) {
+        Fma(Lanes(-scale), rounded, Lanes::Load(v + i)).Store(left_over + group * Group + i);
+      }
     }
     for (int i = 0; i < Group; i += 16) {
       int sum = 0;

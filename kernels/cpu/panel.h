@@ -8,7 +8,7 @@
 namespace baton::kernels {
 inline namespace BATON_ISA_NAMESPACE {
 
-inline constexpr int kSlabRows = 512;   // activation rows whose sums are kept at a time
+inline constexpr int kSlabRows = 512;   // activation rows whose sums are kept at a time (even)
 inline constexpr int kGroupPanels = 2;  // panels unpacked before activations pass by
 
 struct PanelScratch {
@@ -92,12 +92,21 @@ inline void SweepTile(const MatMulArgs& a, const Panel& p, int32_t row, int32_t 
   }
 }
 
+// The next tile's activations: rows lie too far apart for the processor to see it coming.
+inline void FetchTile(const MatMulArgs& a, int32_t row, int rows, int32_t k) {
+  for (int t = 0; t < rows; ++t) {
+    const int8_t* values = a.rounded.values + XRow(a, row + t) * a.rounded.stride + k;
+    for (int i = 0; i < kChunk; i += 64) __builtin_prefetch(values + i);
+  }
+}
+
 template <class Block>
 void SweepPanel(const MatMulArgs& a, const Panel& p, int32_t first, int32_t rows, int32_t k,
                 int num_blocks, float* acc) {
   constexpr int kTile = PanelTraits<Block>::kTileRows;
   int32_t r = 0;
   for (; r + kTile <= rows; r += kTile) {
+    FetchTile(a, first + r + kTile, r + 2 * kTile <= rows ? kTile : 0, k);
     SweepTile<Block, kTile>(a, p, first + r, k, num_blocks, acc + r * kPanelRows);
   }
   if constexpr (kTile > 2) {
@@ -107,13 +116,29 @@ void SweepPanel(const MatMulArgs& a, const Panel& p, int32_t first, int32_t rows
   for (; r < rows; ++r) SweepTile<Block, 1>(a, p, first + r, k, num_blocks, acc + r * kPanelRows);
 }
 
+// Sums of a panel for one output row.
+template <int Columns>
+inline void StoreSums(const float* sums, const float* left_over, const float* bias, float* out,
+                      int columns = Columns) {
+  for (int i = 0; i < columns; ++i) {
+    float sum = left_over != nullptr ? sums[i] + left_over[i] : sums[i];
+    if (bias != nullptr) sum += bias[i];
+    out[i] = sum;
+  }
+}
 inline void StorePanel(const MatMulArgs& a, const float* acc, int32_t first, int32_t rows,
                        int32_t n, int columns) {
-  for (int32_t r = 0; r < rows; ++r) {
-    float* out = OutRow(a, first + r) + n;
+  const float* bias = a.bias != nullptr ? a.bias + n : nullptr;
+  const int step = a.fine ? 2 : 1;  // rows of sums an output row
+  for (int32_t r = 0; r < rows; r += step) {
     const float* sums = acc + r * kPanelRows;
-    for (int i = 0; i < columns; ++i)
-      out[i] = a.bias != nullptr ? sums[i] + a.bias[n + i] : sums[i];
+    const float* left_over = a.fine ? sums + kPanelRows : nullptr;
+    float* out = OutRow(a, (first + r) / step) + n;
+    if (columns == kPanelRows) {
+      StoreSums<kPanelRows>(sums, left_over, bias, out);
+    } else {
+      StoreSums<0>(sums, left_over, bias, out, columns);
+    }
   }
 }
 

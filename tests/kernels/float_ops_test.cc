@@ -174,10 +174,13 @@ TEST(FloatOpsTest, RoundingIsTheSameEverywhere) {
       std::vector<int8_t> values(n);
       std::vector<float> scales(n / group);
       std::vector<int16_t> sums(n / 16);
-      set.round[static_cast<int>(format)](x.data(), n,
-                                          {values.data(), scales.data(), sums.data(), n});
+      std::vector<float> left_over(n);
+      set.round[static_cast<int>(format)](
+          x.data(), n, {values.data(), scales.data(), sums.data(), n}, left_over.data());
       if (name == "scalar") want = values;
       EXPECT_EQ(values, want) << name;
+      for (int i = 0; i < 256; ++i)
+        EXPECT_EQ(left_over[i], std::fma(-scales[i / group], values[i], x[i])) << name;
       for (int i = 0; i < 256; ++i)
         EXPECT_NEAR(values[i] * scales[i / group], x[i], scales[i / group] * 0.5001);
       for (int i = 0; i < n / 16; ++i) {

@@ -19,6 +19,7 @@ struct Problem {
   int32_t k, n, m;
   std::vector<uint8_t> weight;
   std::vector<float> x, bias;
+  bool fine = false;  // two rounded rows an activation row
 };
 
 Problem MakeProblem(QuantType type, int32_t k, int32_t n, int32_t m, uint32_t seed) {
@@ -39,16 +40,21 @@ std::vector<float> Multiply(const KernelSet& set, const Problem& p,
   const ActivationFormat format = TraitsOf(p.type).activation;
   const int group = ActivationGroup(format);
   const int64_t stride = RoundedStride(p.k);
-  std::vector<int8_t> values(p.m * stride);
-  std::vector<float> scales(group > 0 ? p.m * (p.k / group) : 0);
-  std::vector<int16_t> sums(p.m * (p.k / 16));
-  if (group > 0) {
-    for (int32_t r = 0; r < p.m; ++r) {
-      set.round[static_cast<int>(format)](
-          p.x.data() + int64_t{r} * p.k, p.k,
-          {values.data() + r * stride, scales.data() + r * (p.k / group),
-           sums.data() + r * (p.k / 16), stride});
-    }
+  const int each = p.fine ? 2 : 1;
+  const int32_t rows = p.m * each;
+  std::vector<int8_t> values(rows * stride);
+  std::vector<float> scales(group > 0 ? rows * (p.k / group) : 0), left_over(p.k);
+  std::vector<int16_t> sums(rows * (p.k / 16));
+  const auto round = [&](const float* x, int32_t r, float* rest) {
+    set.round[static_cast<int>(format)](
+        x, p.k,
+        {values.data() + r * stride, scales.data() + r * (p.k / group),
+         sums.data() + r * (p.k / 16), stride},
+        rest);
+  };
+  for (int32_t r = 0; group > 0 && r < p.m; ++r) {
+    round(p.x.data() + int64_t{r} * p.k, each * r, left_over.data());
+    if (p.fine) round(left_over.data(), each * r + 1, nullptr);
   }
   std::vector<float> out(static_cast<size_t>(p.m) * p.n, NAN);
   std::vector<std::byte> scratch(kScratchBytes + 64);
@@ -62,7 +68,8 @@ std::vector<float> Multiply(const KernelSet& set, const Problem& p,
          .cols = p.k,
          .begin = cuts[i],
          .end = cuts[i + 1],
-         .rows = p.m,
+         .rows = rows,
+         .fine = p.fine,
          .x = p.x.data(),
          .x_stride = p.k,
          .rounded = {values.data(), scales.data(), sums.data(), stride},
@@ -134,6 +141,32 @@ TEST_P(MatMulTest, AllSetsGiveTheSameBits) {
               << name << " K=" << k << " N=" << n << " M=" << m;
         }
       }
+    }
+  }
+}
+
+// The sum of two products, and as close to exact arithmetic as that makes it.
+TEST_P(MatMulTest, FineProductsAddWhatRoundingLeftOver) {
+  if (ActivationGroup(TraitsOf(GetParam()).activation) == 0) return;
+  const auto sets = baton::testing::KernelSetsUnderTest();
+  for (int32_t m : {1, 2, 5}) {
+    Problem p = MakeProblem(GetParam(), 512, 37, m, 11 + m);
+    p.fine = true;
+    const std::vector<float> want = Multiply(*FindKernelSet("scalar"), p, {0, 37});
+    for (const auto& [name, set] : sets) {
+      const std::vector<float> got = Multiply(set, p, {0, 16, 37});
+      ASSERT_EQ(memcmp(want.data(), got.data(), want.size() * 4), 0) << name << " M=" << m;
+    }
+    std::vector<float> w(p.k);
+    for (int32_t n = 0; n < p.n; ++n) {
+      FindKernelSet("scalar")->unpack_row[static_cast<int>(p.type)](
+          p.weight.data() + n * RowBytes(p.type, p.k), p.k, w.data());
+      double exact = p.bias[n], magnitude = std::fabs(p.bias[n]);
+      for (int32_t k = 0; k < p.k; ++k) {
+        exact += double{w[k]} * p.x[k];
+        magnitude += std::fabs(double{w[k]} * p.x[k]);
+      }
+      EXPECT_NEAR(want[n], exact, magnitude * 3e-4) << n;
     }
   }
 }

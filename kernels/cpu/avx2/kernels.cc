@@ -8,6 +8,26 @@
 #include "kernels/kernel_set.h"
 
 namespace baton::kernels {
+namespace {
+
+// As panels do it: pairs of products into 16 bits, and added up there.
+int64_t MultiplyRegisters(int64_t rounds) {
+  constexpr int kChains = 8;
+  __m256i sums[kChains] = {}, weights = _mm256_set1_epi8(1), values = _mm256_set1_epi8(2);
+  for (int64_t i = 0; i < rounds; ++i) {
+    asm volatile("" : "+x"(weights), "+x"(values));  // else the product leaves the loop
+#pragma GCC unroll 8
+    for (__m256i& sum : sums) {
+      __m256i products = _mm256_maddubs_epi16(weights, values);
+      Pin(products);  // and is not made once for all
+      sum = _mm256_add_epi16(sum, products);
+    }
+  }
+  for (__m256i& sum : sums) Pin(sum);
+  return rounds * kChains * 32 * 2;
+}
+
+}  // namespace
 
 void FillAvx2(KernelSet& set) {
   set.name = "avx2";
@@ -17,6 +37,7 @@ void FillAvx2(KernelSet& set) {
   FillBlock32MatMul(set);
   FillSuperBlockMatMul(set);
   FillCodeBookMatMul(set);
+  set.multiply_registers = MultiplyRegisters;
 }
 
 }  // namespace baton::kernels

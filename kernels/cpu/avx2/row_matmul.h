@@ -77,6 +77,14 @@ inline void FetchUntil(const uint8_t*& line, const uint8_t* end) {
   for (; line < end; line += 64) _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
 }
 
+inline void StoreAbreast(const MatMulArgs& a, __m256 sums, int present, int32_t r, int32_t n) {
+  float results[kAbreast];
+  _mm256_storeu_ps(results, sums);
+  float* out = OutRow(a, r) + n;
+  for (int i = 0; i < present; ++i)
+    out[i] = a.bias != nullptr ? results[i] + a.bias[n + i] : results[i];
+}
+
 // A group of weight rows times activation rows [r, r + Rows).
 template <class Block, int Rows>
 inline void MultiplyRows(const MatMulArgs& a, const RowGroup<Block>& group, int32_t r, int32_t n) {
@@ -105,14 +113,12 @@ inline void MultiplyRows(const MatMulArgs& a, const RowGroup<Block>& group, int3
     }
     for (const Block*& row : rows) ++row;
   }
-  for (int t = 0; t < Rows; ++t) {
-    float results[kAbreast];
-    _mm256_storeu_ps(results, acc[t]);
-    float* out = OutRow(a, r + t);
-    for (int i = 0; i < group.present; ++i) {
-      out[n + i] = a.bias != nullptr ? results[i] + a.bias[n + i] : results[i];
-    }
+  if (a.fine) {
+    if constexpr (Rows == 2)
+      StoreAbreast(a, _mm256_add_ps(acc[0], acc[1]), group.present, r / 2, n);
+    return;
   }
+  for (int t = 0; t < Rows; ++t) StoreAbreast(a, acc[t], group.present, r + t, n);
 }
 
 // For so few rows unpacking a panel costs more than it saves: a group of weight rows stays in L1

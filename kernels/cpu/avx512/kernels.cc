@@ -17,6 +17,21 @@ void MatMul(const MatMulArgs& a) {
   PanelMatMul<Block>(a);
 }
 
+#ifdef __AVX512VNNI__  // not where the instructions are emulated
+int64_t MultiplyRegisters(int64_t rounds) {
+  constexpr int kChains = 16;
+  __m512i sums[kChains], weights = _mm512_set1_epi32(0x01010101), values = weights;
+  for (__m512i& sum : sums) sum = _mm512_setzero_si512();
+  for (int64_t i = 0; i < rounds; ++i) {
+    asm volatile("" : "+v"(weights), "+v"(values));  // else the loop is done beforehand
+#pragma GCC unroll 16
+    for (__m512i& sum : sums) sum = _mm512_dpbusd_epi32(sum, weights, values);
+  }
+  for (__m512i& sum : sums) asm volatile("" : "+v"(sum));
+  return rounds * kChains * 64 * 2;
+}
+#endif
+
 }  // namespace
 
 void FillAvx512(KernelSet& set) {
@@ -25,6 +40,9 @@ void FillAvx512(KernelSet& set) {
   BATON_FOR_EACH_BLOCK32(BATON_FILL_MATMUL)
   BATON_FOR_EACH_SUPER_BLOCK(BATON_FILL_MATMUL)
 #undef BATON_FILL_MATMUL
+#ifdef __AVX512VNNI__
+  set.multiply_registers = MultiplyRegisters;
+#endif
 }
 
 }  // namespace baton::kernels

@@ -8,6 +8,21 @@
 #include "kernels/cpu/panel.h"
 
 namespace baton::kernels {
+namespace {
+
+int64_t MultiplyRegisters(int64_t rounds) {
+  constexpr int kChains = 16;
+  int32x4_t sums[kChains] = {};
+  int8x16_t weights = vdupq_n_s8(1), values = vdupq_n_s8(2);
+  for (int64_t i = 0; i < rounds; ++i) {
+    asm volatile("" : "+w"(weights), "+w"(values));  // else the loop is done beforehand
+    for (int32x4_t& sum : sums) sum = vdotq_s32(sum, weights, values);
+  }
+  for (int32x4_t& sum : sums) asm volatile("" : "+w"(sum));
+  return rounds * kChains * 16 * 2;
+}
+
+}  // namespace
 
 void FillNeon(KernelSet& set) {
   set.name = "neon";
@@ -18,6 +33,7 @@ void FillNeon(KernelSet& set) {
   BATON_FOR_EACH_BLOCK32(BATON_FILL_MATMUL)
   BATON_FOR_EACH_SUPER_BLOCK(BATON_FILL_MATMUL)
 #undef BATON_FILL_MATMUL
+  set.multiply_registers = MultiplyRegisters;
 }
 
 }  // namespace baton::kernels

@@ -44,9 +44,11 @@ template <class Block>
 void IntegerMatMul(const MatMulArgs& a) {
   constexpr int kBlock = kValues<Block>;
   const int32_t blocks = a.cols / kBlock;
+  auto* acc = static_cast<float*>(a.scratch);
+  if (a.rows > static_cast<int64_t>(kScratchBytes / sizeof(float))) __builtin_trap();
   for (int32_t n = a.begin; n < a.end; ++n) {
     const auto* row = reinterpret_cast<const Block*>(a.weight + n * a.weight_row_bytes);
-    for (int32_t r = 0; r < a.rows; ++r) OutRow(a, r)[n] = 0;
+    for (int32_t r = 0; r < a.rows; ++r) acc[r] = 0;
     for (int32_t b = 0; b < blocks; ++b) {
       int8_t q[kBlock];
       for (int i = 0; i < kBlock; ++i) q[i] = static_cast<int8_t>(Integer(row[b], i));
@@ -60,12 +62,13 @@ void IntegerMatMul(const MatMulArgs& a) {
         } else {
           term = SuperBlockTerm(row[b], q, values, sums);
         }
-        float& out = OutRow(a, r)[n];
-        out = Fma(a.rounded.scales[x * blocks + b], term, out);
+        acc[r] = Fma(a.rounded.scales[x * blocks + b], term, acc[r]);
       }
     }
-    if (a.bias != nullptr) {
-      for (int32_t r = 0; r < a.rows; ++r) OutRow(a, r)[n] += a.bias[n];
+    const int32_t rows = a.fine ? a.rows / 2 : a.rows;
+    for (int32_t r = 0; r < rows; ++r) {
+      const float sum = a.fine ? acc[2 * r] + acc[2 * r + 1] : acc[r];
+      OutRow(a, r)[n] = a.bias != nullptr ? sum + a.bias[n] : sum;
     }
   }
 }
@@ -75,6 +78,17 @@ void UnpackRow(const void* blocks, int32_t cols, float* out) {
   constexpr int kBlock = kValues<Block>;
   const auto* b = static_cast<const Block*>(blocks);
   for (int32_t i = 0; i < cols; ++i) out[i] = Unpack(b[i / kBlock], i % kBlock);
+}
+
+int64_t MultiplyRegisters(int64_t rounds) {
+  int8_t weight = 1, value = 2;
+  int32_t sum = 0;
+  for (int64_t i = 0; i < rounds; ++i) {
+    asm volatile("" : "+r"(weight), "+r"(value));  // else the loop is done beforehand
+    sum += weight * value;
+  }
+  asm volatile("" : "+r"(sum));
+  return rounds * 2;
 }
 
 }  // namespace
@@ -91,6 +105,7 @@ void FillScalar(KernelSet& set) {
 #define BATON_FILL_UNPACK(Block) set.unpack_row[static_cast<int>(Block::kType)] = UnpackRow<Block>;
   BATON_FOR_EACH_BLOCK(BATON_FILL_UNPACK)
 #undef BATON_FILL_UNPACK
+  set.multiply_registers = MultiplyRegisters;
 }
 
 }  // namespace baton::kernels
