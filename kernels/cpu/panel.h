@@ -3,6 +3,7 @@
 // panel is multiplied.
 #pragma once
 
+#include "kernels/cpu/expand_panel.h"
 #include "kernels/cpu/panel_layout.h"
 
 namespace baton::kernels {
@@ -18,21 +19,26 @@ struct PanelScratch {
 };
 static_assert(sizeof(PanelScratch) <= kScratchBytes);
 
-// Up to 256 values from `blocks` on.
+// Up to 256 values of a row from `blocks` on.
 template <class Block>
-inline void UnpackPanelRow(const Block* blocks, int num_blocks, PanelRow& row) {
+inline void UnpackRowValues(const Block* blocks, int num_blocks, PanelRow& row) {
   using Traits = PanelTraits<Block>;
-  for (int b = 0; b < num_blocks; ++b) {
-    ExpandValues(blocks[b], row.low + b * kValues<Block>);
-    row.d[b] = Scale(blocks[b]);
-    if constexpr (HasMin<Block>) row.dmin[b] = Min(blocks[b]);
-  }
+  for (int b = 0; b < num_blocks; ++b) ExpandValues(blocks[b], row.low + b * kValues<Block>);
   if constexpr (Traits::kSplit || Traits::kFlipSign) {
     for (int i = 0; i < kChunk; i += 32) {
       const Bytes<32> v = LoadBytes<32>(row.low + i);
       if constexpr (Traits::kSplit) StoreBytes(v >> 4, row.high + i);
       StoreBytes(Traits::kSplit ? v & 15 : v ^ 0x80, row.low + i);
     }
+  }
+}
+
+template <class Block>
+inline void UnpackRowScales(const Block* blocks, int num_blocks, PanelRow& row) {
+  using Traits = PanelTraits<Block>;
+  for (int b = 0; b < num_blocks; ++b) {
+    row.d[b] = Scale(blocks[b]);
+    if constexpr (HasMin<Block>) row.dmin[b] = Min(blocks[b]);
   }
   if constexpr (Traits::kSuper) {
     int16_t scales[16];
@@ -52,24 +58,38 @@ void UnpackPanel(const Block* blocks, int64_t row_bytes, int present, int num_bl
                  PanelScratch& scratch, Panel& p) {
   using Traits = PanelTraits<Block>;
   PanelRow* rows = scratch.rows;
+  const bool full = present == kPanelRows;
+  const bool values_by_row = !ExpandsInPanel<Block> || !full;
+  const bool scales_by_row = !ExpandsScalesInPanel<Block> || !full;
   for (int r = 0; r < kPanelRows; ++r) {
-    const auto* first =
-        reinterpret_cast<const uint8_t*>(blocks) + (r < present ? r : 0) * row_bytes;
-    UnpackPanelRow(reinterpret_cast<const Block*>(first), num_blocks, rows[r]);
+    const auto* at = reinterpret_cast<const uint8_t*>(blocks) + (r < present ? r : 0) * row_bytes;
+    const auto* first = reinterpret_cast<const Block*>(at);
+    if (scales_by_row) UnpackRowScales(first, num_blocks, rows[r]);
+    if (values_by_row) UnpackRowValues(first, num_blocks, rows[r]);
   }
   const auto transpose = [&](const auto& from, auto& to) {
     static_assert(sizeof(to) == kPanelRows * sizeof(from));
     TransposeWords(reinterpret_cast<const uint8_t*>(&from), sizeof(PanelRow), sizeof(from) / 4,
                    reinterpret_cast<uint8_t*>(&to));
   };
-  transpose(rows[0].low, p.low);
-  if constexpr (Traits::kSplit) transpose(rows[0].high, p.high);
-  if constexpr (Traits::kSuper) {
-    transpose(rows[0].scales, p.scales);
-    transpose(rows[0].mins, p.mins);
+  if (values_by_row) {
+    transpose(rows[0].low, p.low);
+    if constexpr (Traits::kSplit) transpose(rows[0].high, p.high);
   }
-  transpose(rows[0].d, p.d);
-  if constexpr (HasMin<Block>) transpose(rows[0].dmin, p.dmin);
+  if constexpr (ExpandsInPanel<Block>) {
+    for (int b = 0; b < num_blocks && !values_by_row; ++b) ExpandPanel(blocks[b], row_bytes, b, p);
+  }
+  if (scales_by_row) {
+    if constexpr (Traits::kSuper) {
+      transpose(rows[0].scales, p.scales);
+      transpose(rows[0].mins, p.mins);
+    }
+    transpose(rows[0].d, p.d);
+    if constexpr (HasMin<Block>) transpose(rows[0].dmin, p.dmin);
+  }
+  if constexpr (ExpandsScalesInPanel<Block>) {
+    if (!scales_by_row) ExpandScalesInPanel(*blocks, row_bytes, p);
+  }
 }
 
 // Activation rows [row, row + Rows) times one panel's chunk.
