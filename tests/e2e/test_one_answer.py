@@ -40,6 +40,25 @@ class OneAnswer(cluster.TestCase):
                 self.assertEqual([b for b, _ in ranges], [0] + [e for _, e in ranges[:-1]])
                 self.assertEqual(ranges[-1][1], 5)
 
+    def test_a_cluster_scores_as_one_process(self):
+        model = cluster.tiny_model(self.folder / "tiny.gguf")
+        text = self.folder / "text"
+        text.write_text("to be or not to be, that is the question. " * 20)
+        shape, rows = self.logits(model)
+        alone = cluster.run_json("perplexity", "-m", model, "--text", text, "-c", 64)
+        self.assertGreater(alone["chunks"], 2)
+        with cluster.cluster(self.folder, model, num_workers=2) as c:
+            out = self.folder / "remote.npy"
+            ask = ("logits", "--server", c.grpc, "--tokens", self.TOKENS)
+            cluster.good(cluster.run(*ask, "-o", out))
+            self.assertEqual(cluster.read_npy(out), (shape, rows))
+            cluster.good(cluster.run(*ask, "--last", 3, "-o", out))
+            self.assertEqual(cluster.read_npy(out), ((3, shape[1]), rows[-3 * shape[1] * 4:]))
+            self.assertEqual(cluster.run_json("perplexity", "--server", c.grpc, "--text", text, "-c", 64), alone)
+            too_long = cluster.run("perplexity", "--server", c.grpc, "--text", text, "-c", 600)
+            self.assertEqual(too_long.returncode, 65)
+            self.assertIn("context holds 512", too_long.stderr)
+
     def test_a_seed_draws_the_same_tokens_everywhere(self):
         model = cluster.tiny_model(self.folder / "tiny.gguf")
         # Random weights leave one token nearly certain; a high temperature makes draws of it.
