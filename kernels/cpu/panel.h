@@ -162,7 +162,15 @@ inline void StorePanel(const MatMulArgs& a, const float* acc, int32_t first, int
   }
 }
 
-// Some panels times activation rows [first, first + rows).
+// Share `part` of `parts` of weights that are wanted soon, into the second-level cache.
+inline void FetchShare(const uint8_t* begin, int64_t bytes, int64_t part, int64_t parts) {
+  const uint8_t* end = begin + bytes * (part + 1) / parts;
+  for (const uint8_t* line = begin + bytes * part / parts; line < end; line += 64)
+    __builtin_prefetch(line, 0, 2);
+}
+
+// Some panels times activation rows [first, first + rows). The weights behind them, straight on,
+// are fetched meanwhile: with few activation rows it is memory that everything waits for.
 template <class Block>
 void MultiplyGroup(const MatMulArgs& a, int32_t n, int panels, int32_t first, int32_t rows,
                    PanelScratch& scratch) {
@@ -171,7 +179,11 @@ void MultiplyGroup(const MatMulArgs& a, int32_t n, int panels, int32_t first, in
     return left < kPanelRows ? left : kPanelRows;
   };
   for (int g = 0; g < panels; ++g) memset(scratch.acc[g], 0, sizeof(scratch.acc[g][0]) * rows);
+  const int64_t group_bytes = panels * kPanelRows * a.weight_row_bytes;
+  const uint8_t* behind = a.weight + (n + panels * kPanelRows) * a.weight_row_bytes;
+  const int64_t next_bytes = n + 2 * panels * kPanelRows <= a.end ? group_bytes : 0;
   for (int32_t k = 0; k < a.cols; k += kChunk) {
+    FetchShare(behind, next_bytes, k / kChunk, (a.cols + kChunk - 1) / kChunk);
     const int num_blocks = (a.cols - k < kChunk ? a.cols - k : kChunk) / kValues<Block>;
     for (int g = 0; g < panels; ++g) {
       const uint8_t* row = a.weight + (n + g * kPanelRows) * a.weight_row_bytes;

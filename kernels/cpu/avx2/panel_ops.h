@@ -23,7 +23,7 @@ struct PanelTraits {
   static constexpr bool kSplit = PairsIn16Bits(IntegerRange<Block>::kLargest) == 0;  // into nibbles
   static constexpr bool kFlipSign = false;
   static constexpr int kPairs = kSplit ? 8 : PairsIn16Bits(IntegerRange<Block>::kLargest);
-  static constexpr int kTileRows = kSplit ? 2 : 4;
+  static constexpr int kTileRows = 4;
 };
 
 // `words` words of four bytes from each of 16 rows, `stride` bytes apart: word by word, row by row.

@@ -123,7 +123,7 @@ inline void MultiplyRows(const MatMulArgs& a, const RowGroup<Block>& group, int3
 
 // For so few rows unpacking a panel costs more than it saves: a group of weight rows stays in L1
 // while they pass.
-inline constexpr int kMostRowsAbreast = 3;
+inline constexpr int kMostRowsAbreast = 6;
 
 template <class Block>
 void RowMatMul(const MatMulArgs& a) {

@@ -9,16 +9,6 @@
 namespace baton::kernels {
 inline namespace BATON_ISA_NAMESPACE {
 
-// The 8 scales and 8 mins of Q4_K and Q5_K as 16-bit numbers.
-struct KScales {
-  __m128i scales, mins;
-};
-inline KScales UnpackKScales(const uint8_t* s) {
-  const auto words = [](uint64_t bytes) {
-    return _mm_cvtepu8_epi16(_mm_cvtsi64_si128(static_cast<int64_t>(bytes)));
-  };
-  return {words(KScaleBytes(s)), words(KMinBytes(s))};
-}
 // Each of 8 numbers twice, so that a broadcast of 4 bytes puts it into every 16-bit lane.
 struct alignas(32) DoubledScales {
   int16_t pairs[8][2];
@@ -44,17 +34,68 @@ inline void AddScaled(__m256i weights, ActivationRows<Rows> x, int k, __m256i sc
   }
 }
 
-// Sums of 32 activations, from those of 16.
-inline __m128i SumsOf32(const int16_t* sums) {
-  return _mm_hadd_epi16(Load16(sums), Load16(sums + 8));
-}
+// What stands before the values of Q4_K and Q5_K, of eight rows at once: a lane a row.
+struct KScales {
+  __m256 d, dmin;
+  alignas(32) int16_t scales[8][kAbreast][2];  // each twice, see DoubledScales
+  __m256i mins[4];                             // of two sub-blocks, as 16-bit numbers
 
-template <class Block>
-inline __m256 ScaledSumsWithMins(BlockRows<Block> w, const __m256i sums[8], const __m256i mins[4]) {
-  const __m256 dmin = LoadHalves<Block>(w, [](const Block& b) { return b.dmin; });
-  const __m256 z = _mm256_mul_ps(dmin, _mm256_cvtepi32_ps(SumEachPair(mins)));
-  return _mm256_fmsub_ps(LoadScales<Block>(w), _mm256_cvtepi32_ps(SumEach(sums)), z);
-}
+  template <class Block>
+  explicit KScales(BlockRows<Block> w) {
+    // d and dmin, then the 12 bytes that KScaleBytes and KMinBytes (expand.h) take apart.
+    __m256i z[4];
+    for (int i = 0; i < 4; ++i) z[i] = LoadPair(w[i], w[i + 4]);
+    const __m256i l0 = _mm256_unpacklo_epi32(z[0], z[1]), l1 = _mm256_unpacklo_epi32(z[2], z[3]);
+    const __m256i h0 = _mm256_unpackhi_epi32(z[0], z[1]), h1 = _mm256_unpackhi_epi32(z[2], z[3]);
+    UnpackFactors(_mm256_unpacklo_epi64(l0, l1));
+    UnpackBytes(_mm256_unpackhi_epi64(l0, l1), _mm256_unpacklo_epi64(h0, h1),
+                _mm256_unpackhi_epi64(h0, h1));
+  }
+  __m256i Scale(int row, int j) const { return Broadcast4(scales[j][row]); }
+
+ private:
+  void UnpackFactors(__m256i both) {
+    const __m256i low = _mm256_and_si256(both, _mm256_set1_epi32(0xffff));
+    const __m256i halves =
+        _mm256_permute4x64_epi64(_mm256_packus_epi32(low, _mm256_srli_epi32(both, 16)), 0xd8);
+    d = _mm256_cvtph_ps(_mm256_castsi256_si128(halves));
+    dmin = _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1));
+  }
+  void UnpackBytes(__m256i u0, __m256i u1, __m256i u2) {
+    const __m256i low6 = _mm256_set1_epi8(63), high2 = _mm256_set1_epi8(0x30);
+    const auto high = [&](__m256i low4, __m256i top) {
+      return _mm256_or_si256(low4, _mm256_and_si256(_mm256_srli_epi32(top, 2), high2));
+    };
+    const __m256i scale_bytes[2] = {_mm256_and_si256(u0, low6), high(LowNibbles(u2), u0)};
+    const __m256i min_bytes[2] = {_mm256_and_si256(u1, low6), high(HighNibbles(u2), u1)};
+    // Bytes j and k of each lane as 16-bit numbers.
+    const auto words = [](int j, int k) {
+      const int in_lane = j | 0x80 << 8 | k << 16 | static_cast<int>(0x80u << 24);
+      return _mm256_add_epi32(
+          _mm256_set1_epi32(in_lane),
+          _mm256_setr_epi32(0, 0x040004, 0x080008, 0x0c000c, 0, 0x040004, 0x080008, 0x0c000c));
+    };
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) {
+      const __m256i doubled = _mm256_shuffle_epi8(scale_bytes[j / 4], words(j % 4, j % 4));
+      _mm256_store_si256(reinterpret_cast<__m256i*>(scales[j]), doubled);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      mins[i] = _mm256_shuffle_epi8(min_bytes[i / 2], words(i % 2 * 2, i % 2 * 2 + 1));
+    }
+  }
+};
+
+// Sums of 32 activations, from those of 16; two make four bytes.
+struct SumsOf32 {
+  alignas(16) int16_t sums[8];
+  explicit SumsOf32(const int16_t* sums16) {
+    _mm_store_si128(reinterpret_cast<__m128i*>(sums),
+                    _mm_hadd_epi16(Load16(sums16), Load16(sums16 + 8)));
+  }
+};
+
 template <class Block>
 inline __m256 ScaledSuperSums(BlockRows<Block> w, const __m256i sums[8]) {
   return _mm256_mul_ps(LoadScales<Block>(w), _mm256_cvtepi32_ps(SumEach(sums)));
@@ -62,16 +103,16 @@ inline __m256 ScaledSuperSums(BlockRows<Block> w, const __m256i sums[8]) {
 
 // The sums of one weight row's super-block, from zero.
 template <int Rows>
-inline void SumUp(const BlockQ4_K& b, ActivationRows<Rows> x, const DoubledScales& scales,
+inline void SumUp(const BlockQ4_K& b, ActivationRows<Rows> x, const KScales& scales, int row,
                   RowSums<Rows>& sums) {
   for (int run = 0; run < 4; ++run) {
     const __m256i qs = Load32(b.qs + run * 32);
-    AddScaled<Rows>(LowNibbles(qs), x, run * 64, scales.Get(2 * run), sums);
-    AddScaled<Rows>(HighNibbles(qs), x, run * 64 + 32, scales.Get(2 * run + 1), sums);
+    AddScaled<Rows>(LowNibbles(qs), x, run * 64, scales.Scale(row, 2 * run), sums);
+    AddScaled<Rows>(HighNibbles(qs), x, run * 64 + 32, scales.Scale(row, 2 * run + 1), sums);
   }
 }
 template <int Rows>
-inline void SumUp(const BlockQ5_K& b, ActivationRows<Rows> x, const DoubledScales& scales,
+inline void SumUp(const BlockQ5_K& b, ActivationRows<Rows> x, const KScales& scales, int row,
                   RowSums<Rows>& sums) {
   const __m256i bit = _mm256_set1_epi8(16);
   __m256i qh = Load32(b.qh);
@@ -81,8 +122,8 @@ inline void SumUp(const BlockQ5_K& b, ActivationRows<Rows> x, const DoubledScale
         _mm256_or_si256(LowNibbles(qs), _mm256_and_si256(_mm256_slli_epi16(qh, 4), bit));
     const __m256i high =
         _mm256_or_si256(HighNibbles(qs), _mm256_and_si256(_mm256_slli_epi16(qh, 3), bit));
-    AddScaled<Rows>(low, x, run * 64, scales.Get(2 * run), sums);
-    AddScaled<Rows>(high, x, run * 64 + 32, scales.Get(2 * run + 1), sums);
+    AddScaled<Rows>(low, x, run * 64, scales.Scale(row, 2 * run), sums);
+    AddScaled<Rows>(high, x, run * 64 + 32, scales.Scale(row, 2 * run + 1), sums);
     qh = _mm256_srli_epi16(qh, 2);
   }
 }
@@ -90,24 +131,23 @@ template <class Block>
 struct KTerms {
   template <int Rows>
   static void Of(BlockRows<Block> w, ActivationRows<Rows> x, __m256 (&terms)[Rows]) {
-    __m256i sums[Rows][kAbreast], mins[Rows][kAbreast / 2];
-    __m128i sums32[Rows], low_mins[Rows][kAbreast / 2];
-    for (int t = 0; t < Rows; ++t) sums32[t] = SumsOf32(x[t].sums);
+    const KScales scales(w);
+    __m256i sums[Rows][kAbreast];
     for (int i = 0; i < kAbreast; ++i) {
-      const KScales k = UnpackKScales(w[i]->scales);
       RowSums<Rows> row = {};
-      SumUp<Rows>(*w[i], x, DoubledScales(k.scales), row);
-      for (int t = 0; t < Rows; ++t) {
-        sums[t][i] = row[t];
-        const __m128i m = _mm_madd_epi16(k.mins, sums32[t]);
-        if (i < kAbreast / 2) {
-          low_mins[t][i] = m;
-        } else {
-          mins[t][i - kAbreast / 2] = Join(low_mins[t][i - kAbreast / 2], m);
-        }
-      }
+      SumUp<Rows>(*w[i], x, scales, i, row);
+      for (int t = 0; t < Rows; ++t) sums[t][i] = row[t];
     }
-    for (int t = 0; t < Rows; ++t) terms[t] = ScaledSumsWithMins<Block>(w, sums[t], mins[t]);
+    for (int t = 0; t < Rows; ++t) {
+      const SumsOf32 sums32(x[t].sums);
+      __m256i mins = _mm256_setzero_si256();
+      for (int i = 0; i < 4; ++i) {
+        mins = _mm256_add_epi32(mins,
+                                _mm256_madd_epi16(scales.mins[i], Broadcast4(sums32.sums + 2 * i)));
+      }
+      const __m256 z = _mm256_mul_ps(scales.dmin, _mm256_cvtepi32_ps(mins));
+      terms[t] = _mm256_fmsub_ps(scales.d, _mm256_cvtepi32_ps(SumEach(sums[t])), z);
+    }
   }
 };
 template <>
