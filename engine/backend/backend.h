@@ -117,11 +117,28 @@ struct Routing {
   std::shared_ptr<DeviceBuffer> weights;  // float [rows, num_used]
 };
 
+// What a stage is about to ask a backend for.
+struct MemoryNeed {
+  uint64_t weights_bytes = 0;
+  uint64_t kv_bytes = 0;
+  uint64_t scratch_bytes = 0;
+  // Of the largest matrix that is an operation's input or output, logits left out: what the backend
+  // keeps beside it, rounded, follows from this.
+  uint64_t largest_activations = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;    // "cpu (avx2, 2 threads)", for people
   virtual std::string_view device() const = 0;  // "cpu", "cuda:0"
+
+  // Whether there is room for a stage, before anything is allocated; sets its own scratch aside.
+  // ResourceExhausted says with a table what it takes and what is there. On CPU the system decides.
+  virtual absl::Status Plan(const MemoryNeed& need) {
+    (void)need;
+    return absl::OkStatus();
+  }
 
   // Memory. ResourceExhausted says how much was asked and what is there.
   virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> Allocate(size_t bytes) = 0;
@@ -131,7 +148,9 @@ class Backend {
   virtual size_t KvBlockBytes(const KvLayer& layer) const = 0;  // of one block, key and value
   virtual void ToHost(Activations from, float* to) = 0;         // [rows, cols], packed; waits
   virtual void FromHost(const float* from, Activations to) = 0;
-  virtual void Sync() = 0;
+  // Waits for all that is queued. Operations return nothing: what went wrong in one since the last
+  // Sync is said here, and results since then are worth nothing.
+  virtual absl::Status Sync() = 0;
 
   // Rows of the embedding table.
   virtual void Embed(const Weight& table, std::span<const TokenId> ids, Activations out) = 0;
@@ -187,9 +206,10 @@ class Backend {
 };
 
 // threads 0: as many as the process may use. InvalidArgument names an unknown device or instruction
-// set.
+// set; FailedPrecondition says why a device that was asked for can't be used. "auto" is the first
+// CUDA device that this build has kernels for, or else the CPU.
 struct BackendOptions {
-  std::string_view device = "auto";  // auto | cpu | cuda:N
+  std::string_view device = "auto";  // auto | cpu | cuda | cuda:N | cuda:GPU-UUID
   int threads = 0;
 };
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options);

@@ -45,7 +45,7 @@ class CpuBackend final : public Backend {
   void ToHost(Activations from, float* to) override;
   void FromHost(const float* from, Activations to) override;
   void Copy(Activations from, Activations to) override;
-  void Sync() override {}
+  absl::Status Sync() override { return absl::OkStatus(); }
 
   void Embed(const Weight& table, std::span<const TokenId> ids, Activations out) override;
   void MatMul(Activations x, std::span<const MatMulTarget> targets) override;

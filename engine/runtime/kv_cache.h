@@ -15,6 +15,8 @@ namespace baton::engine {
 
 class KvCache {
  public:
+  static uint64_t BytesOf(const HyperParams& hyperparams, LayerRange layers, int32_t num_blocks,
+                          KvType type, const Backend& backend);
   static absl::StatusOr<KvCache> Create(const HyperParams& hyperparams, LayerRange layers,
                                         int32_t num_blocks, KvType type, Backend& backend);
 

@@ -1,5 +1,6 @@
 #include "engine/runtime/stage.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -126,6 +127,7 @@ struct Stage::Impl {
   bool last() const { return spec.layers.end == hyperparams.num_layers; }
 
   absl::Status Load(const LoadOptions& options);
+  absl::Status PlanMemory() const;
   absl::Status BindWeights(const std::vector<FoundTensor>& tensors, const LoadOptions& options);
   void NoteRotations();
 
@@ -145,6 +147,7 @@ absl::Status Stage::Impl::Load(const LoadOptions& options) {
   if (options.mlock) {
     if (auto warning = LockTensors(spec, parts)) warnings.push_back(*std::move(warning));
   }
+  RETURN_IF_ERROR(PlanMemory());
   RETURN_IF_ERROR(BindWeights(tensors, options));
   ASSIGN_OR_RETURN(const RopeFactors factors, ReadRopeFactors(tensors, parts));
   positions = MakePositionTables(hyperparams, factors, spec.context_length);
@@ -154,6 +157,19 @@ absl::Status Stage::Impl::Load(const LoadOptions& options) {
   ASSIGN_OR_RETURN(scratch, Scratch::Create(hyperparams, spec.layers, spec.max_rows, *backend));
   if (last()) head.emplace(weights.model());
   return absl::OkStatus();
+}
+
+absl::Status Stage::Impl::PlanMemory() const {
+  MemoryNeed need{.weights_bytes = BytesOf(spec),
+                  .kv_bytes = KvCache::BytesOf(hyperparams, spec.layers, spec.num_kv_blocks,
+                                               spec.kv_type, *backend)};
+  const BufferSizes sizes = PlanScratch(hyperparams, spec.layers, spec.max_rows);
+  for (int i = 0; i < kNumBuffers; ++i) {
+    need.scratch_bytes += sizes[i] * sizeof(float);
+    if (static_cast<Buffer>(i) != Buffer::kLogits)
+      need.largest_activations = std::max(need.largest_activations, sizes[i]);
+  }
+  return backend->Plan(need);
 }
 
 absl::Status Stage::Impl::BindWeights(const std::vector<FoundTensor>& tensors,
@@ -278,8 +294,7 @@ absl::Status Stage::Run(const MicroBatch& batch, const HiddenStates* input, Stag
     impl_->backend->ToHost(hidden, output->hidden.values.data());
     output->results.clear();
   }
-  impl_->backend->Sync();
-  return absl::OkStatus();
+  return impl_->backend->Sync();
 }
 
 }  // namespace baton::engine

@@ -3,7 +3,7 @@
 // ARITHMETIC.md defines what they do.
 #pragma once
 
-#include "kernels/exact_math.h"
+#include "kernels/element_ops.h"
 #include "kernels/kernel_set.h"
 
 namespace baton::kernels {
@@ -86,10 +86,6 @@ inline void ScaleBy(float factor, int32_t n, float* x) {
   const Lanes f(factor);
   ForLanes(n, [&](int32_t i, int count) { StoreUpTo(LoadUpTo(x + i, count) * f, x + i, count); });
 }
-template <class V>
-inline V SoftCapped(V x, V cap) {
-  return cap * Tanh(x / cap);
-}
 inline void SoftCap(float cap, int32_t n, float* x) {
   const Lanes c(cap);
   ForLanes(n, [&](int32_t i, int count) {
@@ -105,23 +101,6 @@ inline void Clamp(float limit, int32_t n, float* x) {
 }
 
 template <UnaryOp Op>
-inline Lanes Unary(Lanes x) {
-  const Lanes zero(0.0f), one(1.0f), half(0.5f);
-  if constexpr (Op == UnaryOp::kSilu) return x / (one + Exp(zero - x));
-  if constexpr (Op == UnaryOp::kGeluTanh) {
-    const Lanes inner = x * Lanes(0.7978845608028654f) * Fma(x * x, Lanes(0.044715f), one);
-    return half * x * (one + Tanh(inner));
-  }
-  if constexpr (Op == UnaryOp::kGeluErf)
-    return half * x * (one + Erf(x * Lanes(0.7071067811865476f)));
-  if constexpr (Op == UnaryOp::kGeluQuick) return x / (one + Exp(x * Lanes(-1.702f)));
-  if constexpr (Op == UnaryOp::kRelu) return MaxOf(x, zero);
-  if constexpr (Op == UnaryOp::kReluSquared) {
-    const Lanes positive = MaxOf(x, zero);
-    return positive * positive;
-  }
-}
-template <UnaryOp Op>
 void UnaryRow(int32_t n, float* x) {
   ForLanes(
       n, [&](int32_t i, int count) { StoreUpTo(Unary<Op>(LoadUpTo(x + i, count)), x + i, count); });
@@ -134,19 +113,13 @@ void GatedRow(const float* gate, const float* up, int32_t n, float* out) {
 }
 inline void GatedSwigluClamped(const float* gate, const float* up, float limit, int32_t n,
                                float* out) {
-  const Lanes high(limit), low(-limit), one(1.0f);
+  const Lanes bound(limit);
   ForLanes(n, [&](int32_t i, int count) {
-    const Lanes g = MinOf(high, LoadUpTo(gate + i, count));
-    const Lanes u = MaxOf(low, MinOf(high, LoadUpTo(up + i, count)));
-    StoreUpTo(Unary<UnaryOp::kGeluQuick>(g) * (u + one), out + i, count);
+    StoreUpTo(SwigluClamped(LoadUpTo(gate + i, count), LoadUpTo(up + i, count), bound), out + i,
+              count);
   });
 }
 
-inline void RotatePair(float cos, float sin, float& a, float& b) {
-  const float x = a, y = b;
-  a = Fma(x, cos, -(y * sin));
-  b = Fma(x, sin, y * cos);
-}
 inline void RopeHalves(const float* cos, const float* sin, int32_t half, float* x) {
   for (int32_t i = 0; i < half; ++i) RotatePair(cos[i], sin[i], x[i], x[i + half]);
 }

@@ -1,5 +1,5 @@
 // Attention over one chunk: every set gives the scalar set's bits (what is right is tested in
-// cpu_backend_test.cc).
+// backend_test.cc).
 #include <gtest/gtest.h>
 
 #include <cstring>

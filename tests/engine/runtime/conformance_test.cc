@@ -10,8 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/backend/backend.h"
+#include "engine/backend/cuda_backend.h"
 #include "engine/runtime/local_pipeline.h"
+#include "tests/support/emulated_cuda.h"
 #include "tests/support/test_data.h"
 
 namespace baton::engine {
@@ -96,20 +97,15 @@ struct KvCase {
 };
 constexpr KvCase kKvCases[] = {{KvType::kF32, "kv_f32"}, {KvType::kF16, "kv_f16"}};
 
-class ConformanceTest : public ::testing::TestWithParam<std::string> {};
-
-TEST_P(ConformanceTest, LogitsWithinLimits) {
-  SKIP_WITHOUT_TEST_DATA();
-  const std::string base = testing::TestDataDir() + "/conformance/" + GetParam();
+void CheckLogits(const std::string& name, Backend& backend, std::span<const KvCase> kv_cases) {
+  const std::string base = testing::TestDataDir() + "/conformance/" + name;
   const std::string folder = std::filesystem::path(base).parent_path().string() + "/";
   const json description = ReadJson(base + ".json");
   const auto model = GgufModel::Open(base + ".gguf");
   ASSERT_TRUE(model.ok()) << model.status();
-  const auto backend = MakeBackend({.device = "cpu", .threads = 1});
-  ASSERT_TRUE(backend.ok()) << backend.status();
-  for (const KvCase& kv : kKvCases) {
+  for (const KvCase& kv : kv_cases) {
     auto pipeline =
-        LocalPipeline::Open(*model, {.context_length = 512, .kv_type = kv.type}, backend->get());
+        LocalPipeline::Open(*model, {.context_length = 512, .kv_type = kv.type}, &backend);
     ASSERT_TRUE(pipeline.ok()) << pipeline.status();
     for (const json& test : description["cases"]) {
       const auto exact = ReadFloats(folder + test["exact"]["logits"].get<std::string>());
@@ -117,18 +113,36 @@ TEST_P(ConformanceTest, LogitsWithinLimits) {
       const auto ours = RunCase(*pipeline, test, shape[0]);
       ASSERT_EQ(ours.size(), exact.size());
       const double nmse = Nmse(ours, exact);
-      const std::string name = test["name"].get<std::string>() + "_" + kv.suffix;
+      const std::string case_name = test["name"].get<std::string>() + "_" + kv.suffix;
       const double limit = test["limits"][std::string("nmse_") + kv.suffix];
       const double theirs = kv.type == KvType::kF32
                                 ? test["llamacpp"]["nmse_vs_exact"].get<double>()
                                 : test["llamacpp"]["nmse_other_settings"]["kv_f16"].get<double>();
-      RecordProperty(name, fmt::format("{:.4e}", nmse));
+      ::testing::Test::RecordProperty(case_name, fmt::format("{:.4e}", nmse));
       // One line of docs/conformance.md, see scripts/conformance_table.py.
-      fmt::print("nmse {} {} {:.4e} {:.4e} {:.4e}\n", GetParam(), name, nmse, theirs, limit);
-      EXPECT_LE(nmse, limit) << name;
+      const char* on = backend.device() == "cpu" ? "" : "cuda ";
+      fmt::print("{}nmse {} {} {:.4e} {:.4e} {:.4e}\n", on, name, case_name, nmse, theirs, limit);
+      EXPECT_LE(nmse, limit) << case_name;
       CheckArgmax(test, ours, shape[1], test["limits"][std::string("argmax_margin_") + kv.suffix]);
     }
   }
+}
+
+class ConformanceTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(ConformanceTest, LogitsWithinLimits) {
+  SKIP_WITHOUT_TEST_DATA();
+  const auto backend = MakeBackend({.device = "cpu", .threads = 1});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  CheckLogits(GetParam(), **backend, kKvCases);
+}
+
+// Emulated threads are slow: one KV type.
+TEST_P(ConformanceTest, LogitsOnCudaWithinLimits) {
+  SKIP_WITHOUT_TEST_DATA();
+  const auto backend = CudaBackend::Open(testing::EmulatedCuda(), 0);
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  CheckLogits(GetParam(), **backend, std::span(kKvCases).last(1));
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, ConformanceTest, ::testing::ValuesIn(AllModels()),

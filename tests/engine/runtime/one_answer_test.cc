@@ -1,5 +1,5 @@
-// The same bits however a model is run: stages, chunks of the prompt, threads and instruction sets
-// are nobody's business.
+// The same bits however a model is run: stages, chunks of the prompt, threads, instruction sets and
+// CUDA are nobody's business.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,9 +10,11 @@
 
 #include "engine/arch/arch_spec.h"
 #include "engine/arch/supported.h"
-#include "engine/backend/backend.h"
+#include "engine/backend/cuda_backend.h"
 #include "engine/runtime/local_pipeline.h"
 #include "kernels/cpu/dispatch.h"
+#include "tests/support/cuda_emulation.h"
+#include "tests/support/emulated_cuda.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 
@@ -36,9 +38,14 @@ struct Manner {
   int32_t chunk = 0;  // 0: the whole prompt
   int threads = 1;
   std::string isa = "";  // "": the best
+  bool cuda = false;     // emulated, its threads in reverse order
 };
 
 std::unique_ptr<Backend> BackendFor(const Manner& manner) {
+  if (manner.cuda) {
+    cuda_emulation::SetThreadOrder(cuda_emulation::ThreadOrder::kReverse);
+    return *CudaBackend::Open(testing::EmulatedCuda(), 0);
+  }
   setenv("BATON_ISA", manner.isa.c_str(), 1);
   auto backend = MakeBackend({.device = "cpu", .threads = manner.threads});
   unsetenv("BATON_ISA");
@@ -78,7 +85,11 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-void ExpectOneAnswer(const TinyModelOptions& options, KvType kv_type) {
+// Emulated threads are slow: one manner that has it all, for every model of the tables.
+std::vector<Manner> CudaManners() { return {{.stages = 2, .chunk = 38, .cuda = true}}; }
+
+void ExpectOneAnswer(const TinyModelOptions& options, KvType kv_type,
+                     const std::vector<Manner>& manners) {
   const testing::TempDir dir;
   const std::string path = dir.File("tiny.gguf");
   ASSERT_TRUE(testing::WriteTinyModel(options, path).ok())
@@ -92,10 +103,10 @@ void ExpectOneAnswer(const TinyModelOptions& options, KvType kv_type) {
   for (const float logit : expected) ASSERT_TRUE(std::isfinite(logit));
   EXPECT_NE(std::memcmp(&expected[0], &expected[testing::kTinyVocabSize], 64), 0)
       << "rows all alike";
-  for (const Manner& manner : Manners()) {
+  for (const Manner& manner : manners) {
     EXPECT_TRUE(SameBits(LogitsOf(*model, manner, kv_type), expected))
         << manner.stages << " stages, chunk " << manner.chunk << ", " << manner.threads
-        << " threads, isa '" << manner.isa << "'";
+        << " threads, isa '" << manner.isa << "'" << (manner.cuda ? ", cuda" : "");
   }
 }
 
@@ -111,16 +122,26 @@ std::vector<std::string_view> ArchitectureNames() {
 }
 
 TEST_P(ArchitectureTest, RequiredTensors) {
-  ExpectOneAnswer({.architecture = GetParam(), .tied = true}, KvType::kF16);
+  ExpectOneAnswer({.architecture = GetParam(), .tied = true}, KvType::kF16, Manners());
 }
 
 TEST_P(ArchitectureTest, AllTensors) {
-  ExpectOneAnswer({.architecture = GetParam(), .optional_tensors = true}, KvType::kF32);
+  ExpectOneAnswer({.architecture = GetParam(), .optional_tensors = true}, KvType::kF32, Manners());
 }
 
 TEST_P(ArchitectureTest, Experts) {
   if (spec().gate != GateKind::kSplit) GTEST_SKIP() << "experts are gated";
-  ExpectOneAnswer({.architecture = GetParam(), .experts = true}, KvType::kF16);
+  ExpectOneAnswer({.architecture = GetParam(), .experts = true}, KvType::kF16, Manners());
+}
+
+TEST_P(ArchitectureTest, AllTensorsOnCuda) {
+  ExpectOneAnswer({.architecture = GetParam(), .optional_tensors = true}, KvType::kF32,
+                  CudaManners());
+}
+
+TEST_P(ArchitectureTest, ExpertsOnCuda) {
+  if (spec().gate != GateKind::kSplit) GTEST_SKIP() << "experts are gated";
+  ExpectOneAnswer({.architecture = GetParam(), .experts = true}, KvType::kF16, CudaManners());
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, ArchitectureTest, ::testing::ValuesIn(ArchitectureNames()),
@@ -135,7 +156,12 @@ class WeightTypeTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(WeightTypeTest, OneAnswer) {
   const auto type = static_cast<kernels::QuantType>(GetParam());
-  ExpectOneAnswer({.type = type, .hidden_size = 256}, KvType::kF16);
+  ExpectOneAnswer({.type = type, .hidden_size = 256}, KvType::kF16, Manners());
+}
+
+TEST_P(WeightTypeTest, OneAnswerOnCuda) {
+  const auto type = static_cast<kernels::QuantType>(GetParam());
+  ExpectOneAnswer({.type = type, .hidden_size = 256}, KvType::kQ8_0, CudaManners());
 }
 
 std::vector<int> TypesWithKernels() {

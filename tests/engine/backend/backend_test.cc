@@ -1,15 +1,21 @@
-#include "engine/backend/cpu_backend.h"
+// Every backend, however it divides the work, gives the bits of the scalar CPU on one thread.
+#include "engine/backend/backend.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "engine/backend/cpu_backend.h"
+#include "engine/backend/cuda_backend.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/half.h"
+#include "tests/support/cuda_emulation.h"
+#include "tests/support/emulated_cuda.h"
 #include "tests/support/random_blocks.h"
 
 namespace baton::engine {
@@ -32,17 +38,46 @@ Matrix RandomMatrix(int32_t rows, int32_t cols, uint32_t seed) {
   return m;
 }
 
-// Every instruction set of this machine, with one, two and three threads.
-std::vector<std::unique_ptr<CpuBackend>> AllBackends() {
-  std::vector<std::unique_ptr<CpuBackend>> all;
+// Every instruction set of this machine, with one, two and three threads; CUDA, emulated, with its
+// threads in three orders. Device memory is the host's there, so that tests may look into it.
+struct BackendRow {
+  std::string name;
+  std::function<std::unique_ptr<Backend>()> make;
+};
+std::unique_ptr<Backend> MakeScalar() {
+  return std::make_unique<CpuBackend>(kernels::FindKernelSet("scalar"), 1);
+}
+std::vector<BackendRow> AllBackends() {
+  std::vector<BackendRow> rows;
   for (const kernels::Isa& isa : kernels::KnownIsas()) {
     if (!isa.supported) continue;
     for (int threads : {1, 2, 3}) {
-      all.push_back(std::make_unique<CpuBackend>(kernels::FindKernelSet(isa.name), threads));
+      rows.push_back({fmt::format("{}_{}", isa.name, threads), [isa, threads] {
+                        return std::make_unique<CpuBackend>(kernels::FindKernelSet(isa.name),
+                                                            threads);
+                      }});
     }
   }
-  return all;
+  using cuda_emulation::ThreadOrder;
+  for (const auto& [name, order] :
+       {std::pair("cuda", ThreadOrder::kForward), std::pair("cuda_reverse", ThreadOrder::kReverse),
+        std::pair("cuda_shuffled", ThreadOrder::kShuffled)}) {
+    rows.push_back({name, [order] {
+                      cuda_emulation::SetThreadOrder(order);
+                      return *CudaBackend::Open(baton::testing::EmulatedCuda(), 0);
+                    }});
+  }
+  return rows;
 }
+
+class BackendTest : public ::testing::TestWithParam<BackendRow> {
+ protected:
+  ~BackendTest() override { cuda_emulation::SetThreadOrder(cuda_emulation::ThreadOrder::kForward); }
+  std::unique_ptr<Backend> backend_ = GetParam().make();
+  std::unique_ptr<Backend> scalar_ = MakeScalar();
+};
+INSTANTIATE_TEST_SUITE_P(All, BackendTest, ::testing::ValuesIn(AllBackends()),
+                         [](const auto& test) { return test.param.name; });
 
 void ExpectSameBits(const Matrix& got, const Matrix& want, std::string_view what) {
   ASSERT_EQ(got.values.size(), want.values.size());
@@ -60,8 +95,8 @@ struct TestWeight {
   std::vector<uint8_t> bytes;
   Weight weight;
 };
-TestWeight RandomWeight(CpuBackend& backend, QuantType type, int64_t in, int64_t out,
-                        int64_t slices, uint32_t seed) {
+TestWeight RandomWeight(Backend& backend, QuantType type, int64_t in, int64_t out, int64_t slices,
+                        uint32_t seed) {
   std::mt19937 random(seed);
   TestWeight w{baton::testing::RandomBlocks(type, in * out * slices, random), {}};
   const TensorView view{.name = "w",
@@ -71,6 +106,16 @@ TestWeight RandomWeight(CpuBackend& backend, QuantType type, int64_t in, int64_t
                         .bytes = w.bytes.size()};
   w.weight = *backend.Prepare(view);
   return w;
+}
+// Slice `index` of a weight of several, as one of its own.
+Weight SliceOf(Backend& backend, const TestWeight& w, int64_t index) {
+  const int64_t bytes = kernels::RowBytes(w.weight.type, w.weight.ne[0]) * w.weight.ne[1];
+  return *backend.Prepare(
+      {.name = "slice",
+       .type = w.weight.type,
+       .ne = {w.weight.ne[0], w.weight.ne[1], 1, 1},
+       .data = reinterpret_cast<const std::byte*>(w.bytes.data()) + index * bytes,
+       .bytes = static_cast<uint64_t>(bytes)});
 }
 
 // ---- attention ----------------------------------------------------------------------------------
@@ -144,7 +189,7 @@ class AttentionRun {
   }
 
   // Computes rows [begin, end) of the last ones as a batch of their own.
-  Matrix Run(CpuBackend& backend, int32_t begin, int32_t end) {
+  Matrix Run(Backend& backend, int32_t begin, int32_t end) {
     KvLayer layer{.type = case_.type,
                   .num_kv_heads = case_.num_kv_heads,
                   .key_dim = case_.key_dim,
@@ -202,7 +247,7 @@ class AttentionRun {
     layout.block_tables.emplace_back(table_);
     return layout;
   }
-  void Store(CpuBackend& backend, const KvLayer& layer, int32_t begin, int32_t end) {
+  void Store(Backend& backend, const KvLayer& layer, int32_t begin, int32_t end) {
     backend.StoreKv(layer, Layout(begin, end), k_.View().Rows(begin, end - begin),
                     v_.View().Rows(begin, end - begin));
   }
@@ -242,133 +287,128 @@ class AttentionRun {
   std::vector<int32_t> table_;
 };
 
-TEST(CpuBackendTest, AttentionIsRightAndTheSameHoweverItIsDivided) {
-  const auto backends = AllBackends();
+TEST_P(BackendTest, AttentionIsRightAndTheSameHoweverItIsDivided) {
   for (const AttentionCase& c : AttentionCases()) {
     AttentionRun run(c);
     const Matrix want = run.Reference();
-    const Matrix first = run.Run(*backends[0], 0, c.last_rows);
+    const Matrix first = run.Run(*scalar_, 0, c.last_rows);
     for (size_t i = 0; i < want.values.size(); ++i)
       ASSERT_NEAR(first.values[i], want.values[i], 3e-6) << c.name << " " << i;
-    for (const auto& backend : backends) {
-      const std::string what = c.name + " on " + std::string(backend->name());
-      ExpectSameBits(run.Run(*backend, 0, c.last_rows), first, what);
-      const Matrix last = run.Run(*backend, c.last_rows - 1, c.last_rows);  // a row alone
-      EXPECT_EQ(std::memcmp(last.values.data(), first.values.data() + (c.last_rows - 1) * last.cols,
-                            last.cols * 4),
-                0)
-          << what;
-    }
+    ExpectSameBits(run.Run(*backend_, 0, c.last_rows), first, c.name);
+    const Matrix last = run.Run(*backend_, c.last_rows - 1, c.last_rows);  // a row alone
+    EXPECT_EQ(std::memcmp(last.values.data(), first.values.data() + (c.last_rows - 1) * last.cols,
+                          last.cols * 4),
+              0)
+        << c.name;
   }
 }
 
 // ---- products -----------------------------------------------------------------------------------
 
-TEST(CpuBackendTest, ProductsThatShareAnInputAreTheSameOnAllBackends) {
-  const auto backends = AllBackends();
+TEST_P(BackendTest, ProductsThatShareAnInput) {
   const int32_t rows = 5, in = 256;
   Matrix x = RandomMatrix(rows, in, 1), bias = RandomMatrix(1, 40, 2);
   const Weight bias_weight = FloatsAsWeight(bias.values.data());
-  std::vector<TestWeight> weights;
   const std::vector<std::pair<QuantType, int>> shapes = {{QuantType::kQ4_0, 48},
                                                          {QuantType::kQ4_K, 40},
                                                          {QuantType::kF16, 17},
                                                          {QuantType::kQ6_K, 100}};
-  for (const auto& [type, out] : shapes)
-    weights.push_back(RandomWeight(*backends[0], type, in, out, 1, out));
-  std::vector<Matrix> first;
-  for (const auto& backend : backends) {
-    std::vector<Matrix> outs;
-    for (const auto& [type, out] : shapes) outs.emplace_back(rows, out);
-    std::vector<MatMulTarget> targets;
+  for (const bool fine : {false, true}) {
+    const auto multiply = [&](Backend& backend, Activations input) {
+      std::vector<TestWeight> weights;
+      for (const auto& [type, out] : shapes)
+        weights.push_back(RandomWeight(backend, type, in, out, 1, out));
+      std::vector<Matrix> outs;
+      for (const auto& [type, out] : shapes) outs.emplace_back(input.rows, out);
+      std::vector<MatMulTarget> targets;
+      for (size_t i = 0; i < shapes.size(); ++i) {
+        targets.push_back(
+            {&weights[i].weight, shapes[i].second == 40 ? &bias_weight : nullptr, outs[i].View()});
+      }
+      if (fine) {
+        backend.FineMatMul(input, targets);
+      } else {
+        backend.MatMul(input, targets);
+      }
+      EXPECT_TRUE(backend.Sync().ok());
+      return outs;
+    };
+    const std::vector<Matrix> want = multiply(*scalar_, x.View());
+    const std::vector<Matrix> got = multiply(*backend_, x.View());
+    const std::vector<Matrix> alone = multiply(*backend_, x.View().Rows(2, 1));
     for (size_t i = 0; i < shapes.size(); ++i) {
-      targets.push_back(
-          {&weights[i].weight, shapes[i].second == 40 ? &bias_weight : nullptr, outs[i].View()});
-    }
-    backend->MatMul(x.View(), targets);
-    if (first.empty()) {
-      first = outs;
-      for (size_t i = 0; i < shapes.size(); ++i) {  // each equals itself alone
-        Matrix alone(1, shapes[i].second);
-        const MatMulTarget target{&weights[i].weight, targets[i].bias, alone.View()};
-        backend->MatMul(x.View().Rows(2, 1), {&target, 1});
-        EXPECT_EQ(std::memcmp(alone.values.data(), first[i].Row(2), alone.cols * 4), 0);
-      }
-    }
-    for (size_t i = 0; i < shapes.size(); ++i) ExpectSameBits(outs[i], first[i], backend->name());
-  }
-}
-
-TEST(CpuBackendTest, EachHeadTakesItsSlice) {
-  for (const auto& backend : AllBackends()) {
-    for (QuantType type : {QuantType::kF32, QuantType::kQ8_0}) {
-      const int32_t rows = 3, heads = 4, in = 32, out = 24;
-      TestWeight w = RandomWeight(*backend, type, in, out, heads, 5);
-      Matrix x = RandomMatrix(rows, heads * in, 6), got(rows, heads * out);
-      // Row r * heads + h of both is head h of row r.
-      backend->HeadMatMul({x.values.data(), rows * heads, in, in}, w.weight,
-                          {got.values.data(), rows * heads, out, out});
-      for (int32_t h = 0; h < heads; ++h) {
-        Weight slice = w.weight;
-        slice.ne[2] = 1;
-        slice.data =
-            static_cast<const uint8_t*>(w.weight.data) + h * out * kernels::RowBytes(type, in);
-        Matrix want(rows, out);
-        const MatMulTarget target{&slice, nullptr, want.View()};
-        backend->MatMul(x.View().Columns(h * in, in), {&target, 1});
-        for (int32_t r = 0; r < rows; ++r) {
-          EXPECT_EQ(std::memcmp(got.Row(r) + h * out, want.Row(r), out * 4), 0) << backend->name();
-        }
-      }
+      ExpectSameBits(got[i], want[i], "all rows");
+      EXPECT_EQ(std::memcmp(alone[i].values.data(),
+                            want[i].values.data() + int64_t{2} * want[i].cols, want[i].cols * 4),
+                0);
     }
   }
 }
 
-TEST(CpuBackendTest, ExpertsMultiplyTheRowsThatChoseThem) {
-  for (const auto& backend : AllBackends()) {
-    const int32_t rows = 6, experts = 5, used = 2, in = 64, out = 20;
+TEST_P(BackendTest, EachHeadTakesItsSlice) {
+  for (QuantType type : {QuantType::kF32, QuantType::kQ8_0}) {
+    const int32_t rows = 3, heads = 4, in = 32, out = 24;
+    TestWeight w = RandomWeight(*backend_, type, in, out, heads, 5);
+    Matrix x = RandomMatrix(rows, heads * in, 6), got(rows, heads * out);
+    // Row r * heads + h of both is head h of row r.
+    backend_->HeadMatMul({x.values.data(), rows * heads, in, in}, w.weight,
+                         {got.values.data(), rows * heads, out, out});
+    for (int32_t h = 0; h < heads; ++h) {
+      const Weight slice = SliceOf(*scalar_, w, h);
+      Matrix want(rows, out);
+      const MatMulTarget target{&slice, nullptr, want.View()};
+      scalar_->MatMul(x.View().Columns(h * in, in), {&target, 1});
+      for (int32_t r = 0; r < rows; ++r)
+        EXPECT_EQ(std::memcmp(got.Row(r) + h * out, want.Row(r), out * 4), 0);
+    }
+  }
+}
+
+TEST_P(BackendTest, ExpertsMultiplyTheRowsThatChoseThem) {
+  for (const int32_t rows : {6, 40}) {
+    const int32_t experts = 5, used = 2, in = 64, out = 20;
     Matrix logits = RandomMatrix(rows, experts, 7), x = RandomMatrix(rows, in, 8),
            bias = RandomMatrix(experts, out, 9);
     const Weight bias_weight = FloatsAsWeight(bias.values.data());
-    TestWeight w = RandomWeight(*backend, QuantType::kQ4_0, in, out, experts, 10);
-    const Routing routing = backend->Route({.score = RouterScore::kSoftmax,
-                                            .num_experts = experts,
-                                            .num_used = used,
-                                            .normalize = true},
-                                           logits.View());
-    Matrix got(rows * used, out), sum(rows, out);
-    backend->ExpertMatMul(routing, x.View(), w.weight, &bias_weight, got.View());
-    backend->ExpertSum(routing, got.View(), sum.View());
+    TestWeight w = RandomWeight(*backend_, QuantType::kQ4_0, in, out, experts, 10);
+    const Routing routing = backend_->Route({.score = RouterScore::kSoftmax,
+                                             .num_experts = experts,
+                                             .num_used = used,
+                                             .normalize = true},
+                                            logits.View());
+    Matrix got(rows * used, out), sum(rows, out), again(rows * used, out);
+    backend_->ExpertMatMul(routing, x.View(), w.weight, &bias_weight, got.View());
+    backend_->ExpertSum(routing, got.View(), sum.View());
     const auto* chosen = static_cast<const int32_t*>(routing.experts->data());
     const auto* weights = static_cast<const float*>(routing.weights->data());
+    Matrix spread(rows * used, in);  // a row of x for each slot
     for (int32_t r = 0; r < rows; ++r) {
       EXPECT_GE(logits.Row(r)[chosen[2 * r]], logits.Row(r)[chosen[2 * r + 1]]);
       EXPECT_NEAR(weights[2 * r] + weights[2 * r + 1], 1, 1e-6);
       for (int32_t slot = 0; slot < used; ++slot) {
         const int32_t e = chosen[r * used + slot];
-        Weight slice = w.weight;
-        slice.ne[2] = 1;
-        slice.data = static_cast<const uint8_t*>(w.weight.data) +
-                     e * out * kernels::RowBytes(QuantType::kQ4_0, in);
+        const Weight slice = SliceOf(*scalar_, w, e);
         const Weight slice_bias = FloatsAsWeight(bias.Row(e));
         Matrix want(1, out);
         const MatMulTarget target{&slice, &slice_bias, want.View()};
-        backend->MatMul(x.View().Rows(r, 1), {&target, 1});
+        scalar_->MatMul(x.View().Rows(r, 1), {&target, 1});
         EXPECT_EQ(std::memcmp(got.Row(r * used + slot), want.values.data(), out * 4), 0);
+        std::copy_n(x.Row(r), in, spread.Row(r * used + slot));
       }
       const float want =
           std::fma(weights[2 * r + 1], got.Row(2 * r + 1)[3], weights[2 * r] * got.Row(2 * r)[3]);
       EXPECT_EQ(sum.Row(r)[3], want);
     }
+    backend_->ExpertMatMul(routing, spread.View(), w.weight, &bias_weight, again.View());
+    ExpectSameBits(again, got, "a row of its own for each slot");
   }
 }
 
-TEST(CpuBackendTest, RoutersChooseAsTheyShould) {
-  CpuBackend backend(kernels::FindKernelSet("scalar"), 1);
+TEST_P(BackendTest, RoutersChooseAsTheyShould) {
   Matrix logits(1, 4);
   logits.values = {1, 3, 3, 2};
   const auto route = [&](const RouterParams& params) {
-    const Routing routing = backend.Route(params, logits.View());
+    const Routing routing = backend_->Route(params, logits.View());
     const auto* ids = static_cast<const int32_t*>(routing.experts->data());
     const auto* weights = static_cast<const float*>(routing.weights->data());
     return std::pair(std::vector<int32_t>(ids, ids + 2), std::vector<float>(weights, weights + 2));
@@ -403,19 +443,46 @@ TEST(CpuBackendTest, RoutersChooseAsTheyShould) {
   }
 }
 
-TEST(CpuBackendTest, RotationFollowsPositions) {
-  const auto backends = AllBackends();
-  const RopeParams params{.pairs = RopePairs::kHalves,
-                          .dims = 8,
-                          .offset = 2,
-                          .inv_freq = {1, 0.1f, 0.01f, 0.001f},
-                          .magnitude = 1.5f};
-  BatchLayout layout{.positions = {0, 7, 100000}, .sequence = {0, 0, 0}, .block_tables = {}};
-  const Matrix x = RandomMatrix(3, 2 * 12, 11);
-  for (const auto& backend : backends) {
-    Matrix y = x;
-    const RopeTable table = backend->MakeRopeTable(params, layout);
-    backend->Rope(table, 12, y.View());
+TEST_P(BackendTest, RoutersAgree) {
+  const int32_t rows = 7, experts = 48;
+  Matrix logits = RandomMatrix(rows, experts, 12), bias = RandomMatrix(1, experts, 13);
+  const Weight bias_weight = FloatsAsWeight(bias.values.data());
+  for (const RouterScore score :
+       {RouterScore::kSoftmax, RouterScore::kSigmoid, RouterScore::kSoftmaxOfChosen}) {
+    for (const int32_t groups : {0, 8}) {
+      const RouterParams params = {.score = score,
+                                   .num_experts = experts,
+                                   .num_used = 6,
+                                   .num_groups = groups,
+                                   .num_used_groups = 3,
+                                   .normalize = groups == 0,
+                                   .scale = 2.5f,
+                                   .selection_bias = groups > 0 ? &bias_weight : nullptr};
+      const Routing got = backend_->Route(params, logits.View());
+      const Routing want = scalar_->Route(params, logits.View());
+      EXPECT_EQ(std::memcmp(got.experts->data(), want.experts->data(), rows * 6 * 4), 0);
+      EXPECT_EQ(std::memcmp(got.weights->data(), want.weights->data(), rows * 6 * 4), 0);
+    }
+  }
+}
+
+// ---- row by row ---------------------------------------------------------------------------------
+
+TEST_P(BackendTest, RotationFollowsPositions) {
+  for (const RopePairs pairs : {RopePairs::kHalves, RopePairs::kInterleaved}) {
+    const RopeParams params{.pairs = pairs,
+                            .dims = 8,
+                            .offset = 2,
+                            .inv_freq = {1, 0.1f, 0.01f, 0.001f},
+                            .magnitude = 1.5f};
+    const BatchLayout layout{
+        .positions = {0, 7, 100000}, .sequence = {0, 0, 0}, .block_tables = {}};
+    const Matrix x = RandomMatrix(3, 2 * 12, 11);
+    Matrix y = x, want = x;
+    backend_->Rope(backend_->MakeRopeTable(params, layout), 12, y.View());
+    scalar_->Rope(scalar_->MakeRopeTable(params, layout), 12, want.View());
+    ExpectSameBits(y, want, "rotated");
+    if (pairs != RopePairs::kHalves) continue;
     for (int32_t r = 0; r < 3; ++r) {
       for (int head = 0; head < 2; ++head) {
         const float* before = x.values.data() + r * 24 + head * 12;
@@ -424,19 +491,103 @@ TEST(CpuBackendTest, RotationFollowsPositions) {
         EXPECT_EQ(after[11], before[11]);
         for (int i = 0; i < 4; ++i) {
           const double angle = double{params.inv_freq[i]} * layout.positions[r];
-          const double want =
-              1.5 * (before[2 + i] * std::cos(angle) - before[6 + i] * std::sin(angle));
-          EXPECT_NEAR(after[2 + i], want, 1e-6);
+          EXPECT_NEAR(after[2 + i],
+                      1.5 * (before[2 + i] * std::cos(angle) - before[6 + i] * std::sin(angle)),
+                      1e-6);
         }
       }
     }
   }
 }
 
-TEST(CpuBackendTest, RefusesTypesWithoutKernels) {
-  CpuBackend backend(kernels::FindKernelSet("scalar"), 1);
+// An operation on x [rows, cols], with b of the same shape, into out.
+struct RowOperation {
+  std::string name;
+  std::function<void(Backend&, Activations x, Activations b, Activations out)> run;
+};
+std::vector<RowOperation> RowOperations(const Weight& weight, const Weight& bias) {
+  std::vector<RowOperation> all;
+  for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
+    all.push_back({"norm", [&weight, &bias, kind](Backend& b, auto x, auto, auto out) {
+                     b.Norm(kind, 1e-5f, x, &weight, &bias, out);
+                   }});
+    all.push_back({"bare norm in place", [kind](Backend& b, auto x, auto, auto out) {
+                     b.Copy(x, out);
+                     b.Norm(kind, 1e-5f, out, nullptr, nullptr, out);
+                   }});
+  }
+  all.push_back({"add", [](Backend& b, auto x, auto y, auto out) { b.Add(x, y, 0.3f, out); }});
+  const auto in_place = [&all](std::string name, auto f) {
+    all.push_back({std::move(name), [f](Backend& b, auto x, auto, auto out) {
+                     b.Copy(x, out);
+                     f(b, out);
+                   }});
+  };
+  in_place("bias", [&bias](Backend& b, Activations x) { b.AddBias(x, bias); });
+  in_place("scale", [](Backend& b, Activations x) { b.Scale(x, 0.7f); });
+  in_place("soft cap", [](Backend& b, Activations x) { b.SoftCap(x, 1.5f); });
+  in_place("clamp", [](Backend& b, Activations x) { b.Clamp(x, 0.5f); });
+  for (const ActivationKind kind :
+       {ActivationKind::kSilu, ActivationKind::kGeluTanh, ActivationKind::kGeluErf,
+        ActivationKind::kGeluQuick, ActivationKind::kRelu, ActivationKind::kReluSquared,
+        ActivationKind::kSwigluClamped}) {
+    const ActivationParams params = {.kind = kind, .limit = 0.9f};
+    const std::string name = fmt::format("activation {}", static_cast<int>(kind));
+    all.push_back({name + ", gated", [params](Backend& b, auto x, auto y, auto out) {
+                     b.GatedActivation(params, x, y, out);
+                   }});
+    if (kind == ActivationKind::kSwigluClamped) continue;
+    in_place(name, [params](Backend& b, Activations x) { b.Activate(params, x); });
+  }
+  return all;
+}
+
+TEST_P(BackendTest, RowOperations) {
+  for (const int32_t cols : {5, 300, 2100}) {
+    // Columns of wider matrices: rows are not packed.
+    Matrix x = RandomMatrix(3, cols + 7, 1), b = RandomMatrix(3, cols + 3, 2);
+    Matrix weights = RandomMatrix(2, cols, 3);
+    const Weight weight = FloatsAsWeight(weights.Row(0)), bias = FloatsAsWeight(weights.Row(1));
+    for (const RowOperation& op : RowOperations(weight, bias)) {
+      Matrix want(3, cols + 1), got(3, cols + 1);
+      op.run(*scalar_, x.View().Columns(4, cols), b.View().Columns(0, cols),
+             want.View().Columns(1, cols));
+      op.run(*backend_, x.View().Columns(4, cols), b.View().Columns(0, cols),
+             got.View().Columns(1, cols));
+      ExpectSameBits(got, want, fmt::format("{}, {} columns", op.name, cols));
+    }
+  }
+}
+
+TEST_P(BackendTest, EmbedsRowsOfEveryType) {
+  const std::vector<TokenId> ids = {3, 0, 3};
+  for (uint32_t id = 0; id < kernels::kNumQuantTypes; ++id) {
+    const auto type = static_cast<QuantType>(id);
+    if (kernels::TraitsOf(type).activation == kernels::ActivationFormat::kNone) continue;
+    const int32_t cols = 512;
+    const TestWeight mine = RandomWeight(*backend_, type, cols, 4, 1, id);
+    const TestWeight theirs = RandomWeight(*scalar_, type, cols, 4, 1, id);
+    Matrix got(3, cols), want(3, cols);
+    backend_->Embed(mine.weight, ids, got.View());
+    scalar_->Embed(theirs.weight, ids, want.View());
+    ExpectSameBits(got, want, kernels::TraitsOf(type).name);
+  }
+}
+
+TEST_P(BackendTest, HostCopiesAndErrors) {
+  Matrix x = RandomMatrix(3, 20, 1), inside(3, 24);
+  std::vector<float> packed(60), back(60);
+  backend_->ToHost({x.values.data(), 3, 20, 20}, packed.data());
+  backend_->FromHost(packed.data(), inside.View().Columns(2, 20));
+  backend_->ToHost(inside.View().Columns(2, 20), back.data());
+  EXPECT_EQ(back, x.values);
+  EXPECT_TRUE(backend_->Sync().ok());
+  EXPECT_TRUE(backend_->Plan({.weights_bytes = 1000}).ok());
+}
+
+TEST_P(BackendTest, RefusesTypesWithoutKernels) {
   const TensorView view{.name = "blk.0.x", .type = QuantType::kI32};
-  const auto weight = backend.Prepare(view);
+  const auto weight = backend_->Prepare(view);
   EXPECT_EQ(weight.status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_NE(std::string(Message(weight.status())).find("blk.0.x: weights of type I32"),
             std::string::npos);

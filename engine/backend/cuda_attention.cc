@@ -1,0 +1,133 @@
+// The KV cache and attention of the CUDA backend: what stands where is copied to the device once a
+// micro-batch, and chunks are divided among blocks of threads where there are few queries.
+#include <algorithm>
+
+#include "engine/backend/cuda_backend.h"
+
+namespace baton::engine {
+namespace {
+
+using kernels::CudaAttentionArgs;
+using kernels::CudaKv;
+
+kernels::KvFormat FormatOf(KvType type) {
+  switch (type) {
+    case KvType::kF16:
+      return kernels::KvFormat::kF16;
+    case KvType::kF32:
+      return kernels::KvFormat::kF32;
+    case KvType::kQ8_0:
+      return kernels::KvFormat::kQ8_0;
+  }
+  std::abort();
+}
+
+CudaKv KvOf(const KvLayer& layer) {
+  return {.blocks = layer.blocks != nullptr ? static_cast<uint8_t*>(layer.blocks->data()) : nullptr,
+          .format = FormatOf(layer.type),
+          .num_kv_heads = layer.num_kv_heads,
+          .key_dim = layer.key_dim,
+          .value_dim = layer.value_dim,
+          .value_in_key = layer.value_in_key};
+}
+
+// The most neighbouring rows of one sequence.
+int32_t LongestRun(const BatchLayout& layout) {
+  int32_t longest = 0, run = 0;
+  for (size_t i = 0; i < layout.sequence.size(); ++i) {
+    run = i > 0 && layout.sequence[i] == layout.sequence[i - 1] ? run + 1 : 1;
+    longest = std::max(longest, run);
+  }
+  return longest;
+}
+
+constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+constexpr uint64_t kMostPartialBytes = 64 << 20;
+
+}  // namespace
+
+size_t CudaBackend::KvBlockBytes(const KvLayer& layer) const {
+  return static_cast<size_t>(kernels::CudaKvBlockBytes(KvOf(layer)));
+}
+
+kernels::CudaLayout CudaBackend::LayoutOf(const BatchLayout& layout) {
+  // [rows] positions, [rows] where each row's table begins, the tables.
+  const size_t rows = layout.positions.size();
+  std::vector<int32_t> host = layout.positions;
+  host.resize(2 * rows);
+  std::vector<int32_t> begins;
+  for (const auto& table : layout.block_tables) {
+    begins.push_back(static_cast<int32_t>(host.size() - 2 * rows));
+    host.insert(host.end(), table.begin(), table.end());
+  }
+  for (size_t i = 0; i < rows && !begins.empty(); ++i) host[rows + i] = begins[layout.sequence[i]];
+  if (host != layout_host_) {
+    auto* device = Reserve<int32_t>(layout_device_, host.size());
+    if (device == nullptr) return {};
+    NoteCuda(cuda_.upload(device, host.data(), host.size() * sizeof(int32_t), stream_), "upload");
+    if (status_.ok()) layout_host_ = std::move(host);
+  }
+  const auto* device = static_cast<const int32_t*>(layout_device_.buffer->data());
+  return {device, device + rows, device + 2 * rows};
+}
+
+const float* CudaBackend::SlopesOf(const float* slopes, int32_t num_heads) {
+  if (slopes == nullptr) return nullptr;
+  if (!std::equal(slopes_host_.begin(), slopes_host_.end(), slopes, slopes + num_heads)) {
+    slopes_host_.assign(slopes, slopes + num_heads);
+    auto* device = Reserve<float>(slopes_device_, static_cast<size_t>(num_heads));
+    if (device == nullptr) return nullptr;
+    NoteCuda(cuda_.upload(device, slopes, sizeof(float) * static_cast<size_t>(num_heads), stream_),
+             "upload");
+  }
+  return static_cast<const float*>(slopes_device_.buffer->data());
+}
+
+void CudaBackend::StoreKv(const KvLayer& cache, const BatchLayout& layout, Activations k,
+                          Activations v) {
+  if (!Ready() || k.rows == 0) return;
+  const kernels::CudaLayout device_layout = LayoutOf(layout);
+  if (!status_.ok()) return;
+  cuda_.store_kv(KvOf(cache), device_layout, {k.data, k.rows, k.cols, k.stride},
+                 {v.data, v.rows, v.cols, v.stride}, stream_);
+}
+
+void CudaBackend::DivideChunks(const BatchLayout& layout, CudaAttentionArgs& args) {
+  const int32_t highest = *std::ranges::max_element(layout.positions);
+  const int32_t chunks = highest / kernels::kAttentionChunk + 1;
+  const int64_t queries = int64_t{args.q.rows} * args.num_heads;
+  // Blocks of threads without a division; two a multiprocessor fill the device.
+  const int64_t items = CeilDiv(args.q.rows, args.rows_together) * args.kv.num_kv_heads *
+                        CeilDiv(int64_t{args.rows_together} * args.num_heads / args.kv.num_kv_heads,
+                                kernels::kCudaQueriesTogether);
+  const auto floats = static_cast<uint64_t>(queries * chunks * (args.kv.value_dim + 2));
+  if (chunks == 1 || items >= int64_t{2} * info_.multiprocessors ||
+      floats * sizeof(float) > kMostPartialBytes) {
+    return;
+  }
+  args.chunks = chunks;
+  args.partials = Reserve<float>(partials_, floats);
+}
+
+void CudaBackend::Attention(const AttentionParams& params, const KvLayer& cache,
+                            const BatchLayout& layout, Activations q, Activations out) {
+  if (!Ready() || q.rows == 0) return;
+  const int32_t group = params.num_heads / cache.num_kv_heads;
+  CudaAttentionArgs args = {
+      .kv = KvOf(cache),
+      .layout = LayoutOf(layout),
+      .num_heads = params.num_heads,
+      .scale = params.scale,
+      .softcap = params.softcap,
+      .window = params.window,
+      .sinks = params.sinks != nullptr ? static_cast<const float*>(params.sinks->data) : nullptr,
+      .alibi_slopes = SlopesOf(params.alibi_slopes, params.num_heads),
+      .q = {q.data, q.rows, q.cols, q.stride},
+      .out = {out.data, out.rows, out.cols, out.stride},
+      .rows_together = std::clamp(kernels::kCudaQueriesTogether / group, 1, LongestRun(layout))};
+  DivideChunks(layout, args);
+  if (status_.ok()) cuda_.attend(args, stream_);
+}
+
+}  // namespace baton::engine

@@ -1,0 +1,292 @@
+#include "engine/backend/cuda_backend.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "engine/backend/cuda_devices.h"
+#include "engine/base/units.h"
+#include "kernels/cuda/device_layout.h"
+
+namespace baton::engine {
+namespace {
+
+using kernels::ActivationFormat;
+using kernels::CudaApi;
+using kernels::CudaMatrix;
+using kernels::UnaryOp;
+
+CudaMatrix MatrixOf(Activations a) { return {a.data, a.rows, a.cols, a.stride}; }
+
+const float* Floats(const Weight* weight) {
+  return weight != nullptr ? static_cast<const float*>(weight->data) : nullptr;
+}
+
+size_t IndexOf(ActivationKind kind) {
+  switch (kind) {
+    case ActivationKind::kSilu:
+      return static_cast<size_t>(UnaryOp::kSilu);
+    case ActivationKind::kGeluTanh:
+      return static_cast<size_t>(UnaryOp::kGeluTanh);
+    case ActivationKind::kGeluErf:
+      return static_cast<size_t>(UnaryOp::kGeluErf);
+    case ActivationKind::kGeluQuick:
+      return static_cast<size_t>(UnaryOp::kGeluQuick);
+    case ActivationKind::kRelu:
+      return static_cast<size_t>(UnaryOp::kRelu);
+    case ActivationKind::kReluSquared:
+      return static_cast<size_t>(UnaryOp::kReluSquared);
+    case ActivationKind::kSwigluClamped:
+      break;  // gated only
+  }
+  std::abort();
+}
+
+// What stays free: CUDA's own context and code, buffers of a micro-batch, the pads of weight rows.
+constexpr uint64_t kContextBytes = 256 << 20;
+
+// Rounded activations and the two parts of fine products, beside a matrix of `values` floats: twice
+// a byte each, a float for each 32, two bytes for each 16; twice a float.
+constexpr uint64_t ScratchBytes(uint64_t values) { return 2 * values * 21 / 16 + 8 * values; }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Open(const CudaApi& cuda, int index) {
+  kernels::CudaDevice device;
+  RETURN_IF_ERROR(CudaStatus(cuda, cuda.describe_device(index, &device), "cuda"));
+  RETURN_IF_ERROR(CheckKernels(cuda, device));
+  std::unique_ptr<CudaBackend> backend(new CudaBackend(cuda, index, device));
+  // Asks the driver for the kernels, so that none is missed at the first token.
+  if (const int error = cuda.open_device(index); error != kernels::kCudaOk) {
+    return FailedPrecondition("{}: {} (compute capability {}.{}, kernels for {})",
+                              Describe(index, device), cuda.error_text(error), device.major,
+                              device.minor, cuda.architectures);
+  }
+  backend->thread_ = std::this_thread::get_id();
+  RETURN_IF_ERROR(CudaStatus(cuda, cuda.create_stream(&backend->stream_), backend->device_));
+  return backend;
+}
+
+CudaBackend::CudaBackend(const CudaApi& cuda, int index, const kernels::CudaDevice& device)
+    : cuda_(cuda),
+      index_(index),
+      info_(device),
+      device_(fmt::format("cuda:{}", index)),
+      name_(fmt::format("cuda:{} ({}, {})", index, device.name, FormatBytes(device.memory_bytes))),
+      pool_(cuda) {}
+
+CudaBackend::~CudaBackend() {
+  if (thread_ == std::thread::id()) return;  // never opened
+  cuda_.make_current(index_);
+  cuda_.wait(stream_);
+  cuda_.destroy_stream(stream_);
+}
+
+// ---- errors -------------------------------------------------------------------------------------
+
+bool CudaBackend::Ready() {
+  if (thread_ != std::this_thread::get_id()) {
+    NoteCuda(cuda_.make_current(index_), "change of thread");
+    thread_ = std::this_thread::get_id();
+  }
+  return status_.ok();
+}
+void CudaBackend::Note(const absl::Status& status) {
+  if (status_.ok()) status_ = Prefixed(status, device_);
+}
+void CudaBackend::NoteCuda(kernels::CudaError error, std::string_view where) {
+  if (error != kernels::kCudaOk) Note(CudaStatus(cuda_, error, where));
+}
+
+absl::Status CudaBackend::Sync() {
+  Ready();
+  NoteCuda(cuda_.wait(stream_), "while computing");
+  return std::exchange(status_, absl::OkStatus());
+}
+
+// ---- memory and weights -------------------------------------------------------------------------
+
+absl::Status CudaBackend::Plan(const MemoryNeed& need) {
+  Ready();
+  uint64_t free_bytes = 0, total_bytes = 0;
+  RETURN_IF_ERROR(CudaStatus(cuda_, cuda_.memory_info(&free_bytes, &total_bytes), device_));
+  const uint64_t scratch = need.scratch_bytes + ScratchBytes(need.largest_activations);
+  const uint64_t wanted = need.weights_bytes + need.kv_bytes + scratch;
+  // A small card, or one that others share, keeps a smaller reserve.
+  const uint64_t reserve = std::min(kContextBytes, total_bytes / 16);
+  if (wanted + reserve > free_bytes) {
+    return ResourceExhausted(
+        "{}: the stage does not fit: {} of {} are free\n"
+        "  weights  {:>12}\n  KV cache {:>12}\n  scratch  {:>12}\n  reserve  {:>12}\n"
+        "  together {:>12}\n"
+        "Give it fewer layers, a shorter context or --kv-type q8_0",
+        device_, FormatBytes(free_bytes), FormatBytes(total_bytes), FormatBytes(need.weights_bytes),
+        FormatBytes(need.kv_bytes), FormatBytes(scratch), FormatBytes(reserve),
+        FormatBytes(wanted + reserve));
+  }
+  const uint64_t values = need.largest_activations;
+  ReserveBytes(values_, 2 * values);
+  ReserveBytes(scales_, 2 * values / 32 * sizeof(float));
+  ReserveBytes(sums_, 2 * values / 16 * sizeof(int16_t));
+  ReserveBytes(fine_out_, 2 * values * sizeof(float));
+  return std::exchange(status_, absl::OkStatus());
+}
+
+absl::StatusOr<std::unique_ptr<DeviceBuffer>> CudaBackend::Allocate(size_t bytes) {
+  Ready();
+  auto buffer = CudaBuffer::Allocate(cuda_, bytes);
+  if (!buffer.ok()) return Prefixed(buffer.status(), device_);
+  return *std::move(buffer);
+}
+
+absl::StatusOr<Weight> CudaBackend::Prepare(const TensorView& tensor) {
+  const kernels::QuantTraits& traits = kernels::TraitsOf(tensor.type);
+  if (!cuda_.has_matmul(tensor.type)) {
+    return Unimplemented("{}: weights of type {} have no kernel", tensor.name,
+                         traits.name != nullptr ? traits.name : "unknown");
+  }
+  Ready();
+  if (uploader_ == nullptr) {
+    ASSIGN_OR_RETURN(uploader_, CudaUploader::Create(cuda_));
+  }
+  const int64_t cols = tensor.ne[0], from_bytes = kernels::RowBytes(tensor.type, cols);
+  const int64_t to_bytes = kernels::DeviceRowBytes(tensor.type, cols);
+  const int64_t rows = static_cast<int64_t>(tensor.bytes) / from_bytes;
+  ASSIGN_OR_RETURN(std::unique_ptr<DeviceBuffer> storage,
+                   Allocate(static_cast<size_t>(rows * to_bytes)));
+  const auto* data = reinterpret_cast<const uint8_t*>(tensor.data);
+  absl::Status status;
+  if (from_bytes == to_bytes && traits.block_size == 1) {  // bytes as they are, in whatever pieces
+    status = uploader_->Upload(storage->data(), rows * from_bytes, 1,
+                               [&](void* host, int64_t begin, int64_t end) {
+                                 std::memcpy(host, data + begin, static_cast<size_t>(end - begin));
+                               });
+  } else if (static_cast<size_t>(to_bytes) > CudaUploader::kPartBytes) {
+    status = Unimplemented("a row has {} bytes, at most {} can be uploaded", to_bytes,
+                           CudaUploader::kPartBytes);
+  } else {
+    status = uploader_->Upload(storage->data(), rows, static_cast<size_t>(to_bytes),
+                               [&](void* host, int64_t begin, int64_t end) {
+                                 for (int64_t r = begin; r < end; ++r) {
+                                   kernels::LayOutRow(
+                                       tensor.type, cols, data + r * from_bytes,
+                                       static_cast<uint8_t*>(host) + (r - begin) * to_bytes);
+                                 }
+                               });
+  }
+  if (!status.ok()) return Prefixed(status, tensor.name);
+  Weight weight{.type = tensor.type, .ne = tensor.ne, .data = storage->data(), .storage = nullptr};
+  weight.storage = std::move(storage);
+  return weight;
+}
+
+void* CudaBackend::ReserveBytes(Scratch& scratch, size_t bytes) {
+  if (scratch.buffer != nullptr && scratch.buffer->bytes() >= bytes) return scratch.buffer->data();
+  if (scratch.buffer != nullptr) {
+    NoteCuda(cuda_.wait(stream_), "while computing");  // queued work still uses it
+    scratch.buffer.reset();
+  }
+  auto buffer = CudaBuffer::Allocate(cuda_, (bytes + 255) / 256 * 256);
+  if (!buffer.ok()) {
+    Note(buffer.status());
+    return nullptr;
+  }
+  scratch.buffer = *std::move(buffer);
+  return scratch.buffer->data();
+}
+
+std::shared_ptr<DeviceBuffer> CudaBackend::Borrow(size_t bytes) {
+  auto buffer = pool_.Get(bytes);
+  if (buffer.ok()) return *std::move(buffer);
+  Note(buffer.status());
+  return nullptr;
+}
+std::shared_ptr<DeviceBuffer> CudaBackend::Lend(const void* host, size_t bytes) {
+  auto buffer = Borrow(bytes);
+  if (buffer != nullptr) NoteCuda(cuda_.upload(buffer->data(), host, bytes, stream_), "upload");
+  return buffer;
+}
+
+void CudaBackend::ToHost(Activations from, float* to) {
+  if (Ready()) NoteCuda(cuda_.download_rows(MatrixOf(from), to, stream_), "download");
+  if (status_.ok()) NoteCuda(cuda_.wait(stream_), "while computing");
+  if (!status_.ok()) std::fill_n(to, int64_t{from.rows} * from.cols, 0.0f);
+}
+void CudaBackend::FromHost(const float* from, Activations to) {
+  if (Ready()) NoteCuda(cuda_.upload_rows(MatrixOf(to), from, stream_), "upload");
+}
+void CudaBackend::Copy(Activations from, Activations to) {
+  if (Ready()) cuda_.copy(MatrixOf(from), MatrixOf(to), stream_);
+}
+
+// ---- row by row ---------------------------------------------------------------------------------
+
+void CudaBackend::Embed(const Weight& table, std::span<const TokenId> ids, Activations out) {
+  static_assert(sizeof(TokenId) == sizeof(int32_t));
+  if (!Ready() || ids.empty()) return;
+  const auto device_ids = Lend(ids.data(), ids.size_bytes());
+  if (device_ids == nullptr) return;
+  cuda_.embed(table.type, static_cast<const uint8_t*>(table.data),
+              kernels::DeviceRowBytes(table.type, table.ne[0]),
+              static_cast<const int32_t*>(device_ids->data()), MatrixOf(out), stream_);
+}
+
+void CudaBackend::Norm(NormKind kind, float eps, Activations x, const Weight* weight,
+                       const Weight* bias, Activations out) {
+  if (!Ready()) return;
+  const auto norm = kind == NormKind::kRms ? cuda_.rms_norm : cuda_.layer_norm;
+  norm(eps, MatrixOf(x), Floats(weight), Floats(bias), MatrixOf(out), stream_);
+}
+
+void CudaBackend::Add(Activations a, Activations b, float scale, Activations out) {
+  if (Ready()) cuda_.add_scaled(MatrixOf(a), MatrixOf(b), scale, MatrixOf(out), stream_);
+}
+void CudaBackend::AddBias(Activations x, const Weight& bias) {
+  if (Ready()) cuda_.add_bias(MatrixOf(x), Floats(&bias), stream_);
+}
+void CudaBackend::Scale(Activations x, float factor) {
+  if (Ready()) cuda_.scale(MatrixOf(x), factor, stream_);
+}
+void CudaBackend::SoftCap(Activations x, float cap) {
+  if (Ready()) cuda_.soft_cap(MatrixOf(x), cap, stream_);
+}
+void CudaBackend::Clamp(Activations x, float limit) {
+  if (Ready()) cuda_.clamp(MatrixOf(x), limit, stream_);
+}
+void CudaBackend::Activate(const ActivationParams& params, Activations x) {
+  if (Ready()) cuda_.unary[IndexOf(params.kind)](MatrixOf(x), stream_);
+}
+void CudaBackend::GatedActivation(const ActivationParams& params, Activations gate, Activations up,
+                                  Activations out) {
+  if (!Ready()) return;
+  if (params.kind == ActivationKind::kSwigluClamped) {
+    cuda_.gated_swiglu_clamped(MatrixOf(gate), MatrixOf(up), params.limit, MatrixOf(out), stream_);
+  } else {
+    cuda_.gated[IndexOf(params.kind)](MatrixOf(gate), MatrixOf(up), MatrixOf(out), stream_);
+  }
+}
+
+RopeTable CudaBackend::MakeRopeTable(const RopeParams& params, const BatchLayout& layout) {
+  RopeTable table{.params = &params, .cos_sin = nullptr};
+  if (!Ready()) return table;
+  const auto rows = static_cast<int32_t>(layout.positions.size());
+  const int32_t* positions = LayoutOf(layout).positions;
+  const auto inv_freq = Lend(params.inv_freq.data(), params.inv_freq.size() * sizeof(float));
+  table.cos_sin = Borrow(sizeof(float) * static_cast<size_t>(rows) * params.dims);
+  if (!status_.ok()) return table;
+  cuda_.rope_table(positions, rows, static_cast<const float*>(inv_freq->data()), params.dims / 2,
+                   params.magnitude, static_cast<float*>(table.cos_sin->data()), stream_);
+  return table;
+}
+
+void CudaBackend::Rope(const RopeTable& table, int32_t head_dim, Activations x) {
+  if (!Ready() || table.cos_sin == nullptr) return;
+  const RopeParams& params = *table.params;
+  const auto rotate =
+      params.pairs == RopePairs::kHalves ? cuda_.rope_halves : cuda_.rope_interleaved;
+  rotate(static_cast<const float*>(table.cos_sin->data()), params.dims / 2, head_dim, params.offset,
+         MatrixOf(x), stream_);
+}
+
+}  // namespace baton::engine

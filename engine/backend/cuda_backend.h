@@ -1,0 +1,122 @@
+// The backend that computes on one CUDA device: weights are copied there once, everything after
+// them is queued on one stream. kernels/cuda/ does the arithmetic, with the CPU's bits.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/backend/backend.h"
+#include "engine/backend/cuda_memory.h"
+#include "kernels/cuda/cuda_api.h"
+
+namespace baton::engine {
+
+// Owner: a worker. One thread at a time calls it.
+class CudaBackend final : public Backend {
+ public:
+  // `cuda` outlives the backend. FailedPrecondition: the device has no kernels in this build.
+  static absl::StatusOr<std::unique_ptr<CudaBackend>> Open(const kernels::CudaApi& cuda, int index);
+  ~CudaBackend() override;
+
+  std::string_view name() const override { return name_; }
+  std::string_view device() const override { return device_; }
+
+  absl::Status Plan(const MemoryNeed& need) override;
+  absl::StatusOr<std::unique_ptr<DeviceBuffer>> Allocate(size_t bytes) override;
+  absl::StatusOr<Weight> Prepare(const TensorView& tensor) override;
+  size_t KvBlockBytes(const KvLayer& layer) const override;
+  void ToHost(Activations from, float* to) override;
+  void FromHost(const float* from, Activations to) override;
+  void Copy(Activations from, Activations to) override;
+  absl::Status Sync() override;
+
+  void Embed(const Weight& table, std::span<const TokenId> ids, Activations out) override;
+  void MatMul(Activations x, std::span<const MatMulTarget> targets) override;
+  void FineMatMul(Activations x, std::span<const MatMulTarget> targets) override;
+  void HeadMatMul(Activations x, const Weight& weight, Activations out) override;
+
+  void Norm(NormKind kind, float eps, Activations x, const Weight* weight, const Weight* bias,
+            Activations out) override;
+  void Add(Activations a, Activations b, float scale, Activations out) override;
+  void AddBias(Activations x, const Weight& bias) override;
+  void Scale(Activations x, float factor) override;
+  void SoftCap(Activations x, float cap) override;
+  void Clamp(Activations x, float limit) override;
+  void Activate(const ActivationParams& params, Activations x) override;
+  void GatedActivation(const ActivationParams& params, Activations gate, Activations up,
+                       Activations out) override;
+
+  RopeTable MakeRopeTable(const RopeParams& params, const BatchLayout& layout) override;
+  void Rope(const RopeTable& table, int32_t head_dim, Activations x) override;
+
+  void StoreKv(const KvLayer& cache, const BatchLayout& layout, Activations k,
+               Activations v) override;
+  void Attention(const AttentionParams& params, const KvLayer& cache, const BatchLayout& layout,
+                 Activations q, Activations out) override;
+
+  Routing Route(const RouterParams& params, Activations logits) override;
+  void ExpertMatMul(const Routing& routing, Activations x, const Weight& weight, const Weight* bias,
+                    Activations out) override;
+  void ExpertSum(const Routing& routing, Activations x, Activations out) override;
+
+ private:
+  CudaBackend(const kernels::CudaApi& cuda, int index, const kernels::CudaDevice& device);
+
+  // The calling thread works on this device from now on; false after an error, when nothing more is
+  // queued until Sync has told of it.
+  bool Ready();
+  // Keeps the first error.
+  void Note(const absl::Status& status);
+  void NoteCuda(kernels::CudaError error, std::string_view where);
+
+  // Device memory that grows and is kept; what was there may be lost. Null after an error.
+  struct Scratch {
+    std::unique_ptr<CudaBuffer> buffer;
+  };
+  template <class T>
+  T* Reserve(Scratch& scratch, size_t count) {
+    return static_cast<T*>(ReserveBytes(scratch, count * sizeof(T)));
+  }
+  void* ReserveBytes(Scratch& scratch, size_t bytes);
+  // A small buffer for this micro-batch; null after an error.
+  std::shared_ptr<DeviceBuffer> Borrow(size_t bytes);
+  // The same, with a copy of host memory.
+  std::shared_ptr<DeviceBuffer> Lend(const void* host, size_t bytes);
+
+  kernels::RoundedRows Round(kernels::ActivationFormat format, Activations x, bool fine);
+  void ExpertMatMulBySlot(const Routing& routing, int32_t slots_per_row,
+                          kernels::CudaMatMulArgs args);
+  void ExpertMatMulByExpert(const Routing& routing, int32_t slots_per_row,
+                            kernels::CudaMatMulArgs args);
+
+  // The layout of the running micro-batch on the device, copied when it has changed.
+  kernels::CudaLayout LayoutOf(const BatchLayout& layout);
+  // The same for a model's ALiBi slopes.
+  const float* SlopesOf(const float* slopes, int32_t num_heads);
+  // Memory for the answers of chunks, where there are too few queries to fill the device.
+  void DivideChunks(const BatchLayout& layout, kernels::CudaAttentionArgs& args);
+
+  const kernels::CudaApi& cuda_;
+  const int index_;
+  const kernels::CudaDevice info_;
+  const std::string device_;
+  const std::string name_;
+  std::thread::id thread_;  // that the device is current on
+  kernels::CudaStream stream_ = nullptr;
+  absl::Status status_;
+  std::unique_ptr<CudaUploader> uploader_;
+  CudaPool pool_;
+
+  Scratch values_, scales_, sums_;  // rounded activations
+  Scratch fine_out_;
+  Scratch partials_;  // of attention
+
+  std::vector<int32_t> layout_host_;  // what layout_device_ holds
+  Scratch layout_device_;
+  std::vector<float> slopes_host_;
+  Scratch slopes_device_;
+};
+
+}  // namespace baton::engine

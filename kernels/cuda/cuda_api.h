@@ -1,0 +1,239 @@
+// CUDA as the engine sees it: a table of functions, without a header of CUDA. kernels/cuda/*.cu
+// fill it; tests fill another one from the same sources, compiled for the CPU (tests/support/
+// cuda_emulation.h).
+//
+// Pointers in arguments are device memory unless they say "host". Kernels are queued on the stream
+// and return at once; one thread calls a stream's functions. All follow ARITHMETIC.md to the bit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/kernel_set.h"
+#include "kernels/quant_types.h"
+
+namespace baton::kernels {
+
+using CudaStream = void*;
+using CudaError = int;  // CUDA's own numbers
+inline constexpr CudaError kCudaOk = 0;
+inline constexpr CudaError kCudaOutOfMemory = 2;
+
+struct CudaDevice {
+  char name[256];
+  char uuid[48];             // "GPU-…", as nvidia-smi prints it
+  char bus_id[16];           // "0000:01:00.0"
+  int major = 0, minor = 0;  // compute capability
+  int multiprocessors = 0;
+  uint64_t memory_bytes = 0;
+};
+
+// float [rows, cols], rows `stride` floats apart.
+struct CudaMatrix {
+  float* data = nullptr;
+  int32_t rows = 0;
+  int32_t cols = 0;
+  int64_t stride = 0;
+};
+
+// Rounds rows for `format` (ARITHMETIC.md, "Activations"). `fine`: what rounding leaves over of row
+// r becomes row rows + r.
+struct CudaRoundArgs {
+  CudaMatrix x;
+  ActivationFormat format = ActivationFormat::kNone;
+  bool fine = false;
+  RoundedRows rounded;
+};
+
+// out[o][n] = sum over k of weight[w(z)][n][k] * x[i][k] + bias[w(z)][n], for each slice z and each
+// row of it. w(z) is z, or as slice_weights says. Which rows of x and out a slice has:
+//  - without lists, row r of slice z is out row r * slices + z and x row (r * slices + z) /
+//    slices_per_x_row: so heads have their slices, and one slice has all rows;
+//  - with lists, [slice_begin[z], slice_begin[z + 1]) of x_rows and out_rows.
+struct CudaMatMulArgs {
+  QuantType type = QuantType::kF32;
+  const uint8_t* weight = nullptr;  // [weights, outs, row_bytes], device_layout.h
+  int64_t row_bytes = 0;
+  int32_t cols = 0;  // k
+  int32_t outs = 0;  // n
+  int32_t slices = 1;
+  int32_t rows = 0;                        // of a slice; with lists: the most a slice can have
+  const int32_t* slice_weights = nullptr;  // [slices] or null
+  int32_t slices_per_x_row = 1;
+  const int32_t* slice_begin = nullptr;  // [slices + 1] or null
+  const int32_t* x_rows = nullptr;
+  const int32_t* out_rows = nullptr;
+  const float* x = nullptr;  // kFloat types
+  int64_t x_stride = 0;
+  RoundedRows rounded;          // the other types
+  const float* bias = nullptr;  // [weights, outs] or null
+  float* out = nullptr;
+  int64_t out_stride = 0;
+};
+
+// Where each row of a micro-batch stands: its block table begins at block_ids[table_begins[row]].
+struct CudaLayout {
+  const int32_t* positions = nullptr;     // [rows]
+  const int32_t* table_begins = nullptr;  // [rows]
+  const int32_t* block_ids = nullptr;
+};
+
+// A layer's KV cache. A block holds, for each KV head, its keys [key_dim / 8, 32 positions, 8], the
+// last eight dimensions padded, and then its values [32 positions, value_dim]: a lane that scores a
+// position loads eight numbers of its key, side by side with its neighbours'. With kQ8_0 keys are
+// followed by their scales [groups, 32 positions], values by theirs [32 positions, groups].
+struct CudaKv {
+  uint8_t* blocks = nullptr;
+  KvFormat format = KvFormat::kF16;
+  int32_t num_kv_heads = 0;
+  int32_t key_dim = 0;
+  int32_t value_dim = 0;
+  bool value_in_key = false;
+};
+// Bytes of one number, but for kQ8_0's scales.
+constexpr int KvNumberBytes(KvFormat format) {
+  return format == KvFormat::kF32 ? 4 : format == KvFormat::kF16 ? 2 : 1;
+}
+constexpr int64_t KvScaleBytes(KvFormat format, int32_t dim) {
+  return format == KvFormat::kQ8_0 ? int64_t{2} * KvGroups(dim) * kKvBlock : 0;
+}
+constexpr int64_t CudaKeyBytes(const CudaKv& kv) {  // without scales
+  return int64_t{kKvBlock} * ((kv.key_dim + 7) / 8 * 8) * KvNumberBytes(kv.format);
+}
+// Where a head's values begin in its part of a block.
+constexpr int64_t CudaValuesAt(const CudaKv& kv) {
+  return CudaKeyBytes(kv) + KvScaleBytes(kv.format, kv.key_dim);
+}
+constexpr int64_t CudaKvHeadBytes(const CudaKv& kv) {
+  if (kv.value_in_key) return CudaValuesAt(kv);
+  return CudaValuesAt(kv) + int64_t{kKvBlock} * kv.value_dim * KvNumberBytes(kv.format) +
+         KvScaleBytes(kv.format, kv.value_dim);
+}
+constexpr int64_t CudaKvBlockBytes(const CudaKv& kv) {
+  return CudaKvHeadBytes(kv) * kv.num_kv_heads;
+}
+
+struct CudaAttentionArgs {
+  CudaKv kv;
+  CudaLayout layout;
+  int32_t num_heads = 0;
+  float scale = 0;
+  float softcap = 0;                    // 0: none
+  int32_t window = 0;                   // 0: none
+  const float* sinks = nullptr;         // [num_heads] or null
+  const float* alibi_slopes = nullptr;  // [num_heads] or null
+  CudaMatrix q;                         // [rows, num_heads * key_dim]
+  CudaMatrix out;                       // [rows, num_heads * value_dim]
+  int32_t rows_together = 1;            // neighbouring rows that may be of one sequence
+  // Chunks are divided among blocks where `partials` is given: [rows, num_heads, chunks,
+  // value_dim + 2].
+  int32_t chunks = 1;
+  float* partials = nullptr;
+};
+
+enum class CudaRouterScore : uint8_t { kSoftmax, kSigmoid, kSoftmaxOfChosen };
+struct CudaRouteArgs {
+  CudaRouterScore score = CudaRouterScore::kSoftmax;
+  CudaMatrix logits;  // [rows, experts]
+  int32_t num_used = 0;
+  int32_t num_groups = 0;
+  int32_t num_used_groups = 0;
+  bool normalize = false;
+  float scale = 1;
+  const float* selection_bias = nullptr;
+  int32_t* experts = nullptr;  // [rows, num_used]
+  float* weights = nullptr;    // [rows, num_used]
+};
+inline constexpr int kMaxCudaExperts = 1024;
+inline constexpr int kMaxCudaExpertGroups = 64;
+
+// Slots in order of their expert, for CudaMatMulArgs. Inside an expert they keep their order.
+struct CudaGroupArgs {
+  const int32_t* experts = nullptr;  // [slots]
+  int32_t slots = 0;
+  int32_t num_experts = 0;
+  int32_t slots_per_row = 1;       // that share a row of x
+  int32_t* slice_begin = nullptr;  // [num_experts + 1]
+  int32_t* x_rows = nullptr;       // [slots]
+  int32_t* out_rows = nullptr;     // [slots]
+};
+
+struct CudaApi {
+  // Devices. None of the first three makes a context.
+  CudaError (*count_devices)(int* count) = nullptr;
+  CudaError (*describe_device)(int index, CudaDevice* device) = nullptr;
+  void (*versions)(int* driver, int* runtime) = nullptr;  // 13000 is 13.0; driver 0: none
+  const char* (*error_text)(CudaError error) = nullptr;
+  const char* architectures = nullptr;            // "75,80,…", what kernels were compiled for
+  CudaError (*open_device)(int index) = nullptr;  // makes it the thread's; fails without kernels
+  CudaError (*make_current)(int index) = nullptr;
+  CudaError (*memory_info)(uint64_t* free_bytes, uint64_t* total_bytes) = nullptr;
+
+  // Memory and streams. Copies are queued; host memory that is not pinned may be reused at once.
+  CudaError (*allocate)(size_t bytes, void** data) = nullptr;
+  void (*release)(void* data) = nullptr;
+  CudaError (*allocate_pinned)(size_t bytes, void** host) = nullptr;
+  void (*release_pinned)(void* host) = nullptr;
+  CudaError (*create_stream)(CudaStream* stream) = nullptr;
+  void (*destroy_stream)(CudaStream stream) = nullptr;
+  CudaError (*upload)(void* to, const void* host, size_t bytes, CudaStream stream) = nullptr;
+  CudaError (*upload_rows)(CudaMatrix to, const float* host, CudaStream stream) = nullptr;
+  CudaError (*download_rows)(CudaMatrix from, float* host, CudaStream stream) = nullptr;
+  CudaError (*wait)(CudaStream stream) = nullptr;  // and reports what went wrong until then
+
+  // Products.
+  void (*round)(const CudaRoundArgs& args, CudaStream stream) = nullptr;
+  bool (*has_matmul)(QuantType type) = nullptr;
+  void (*matmul)(const CudaMatMulArgs& args, CudaStream stream) = nullptr;
+  // out[r] = (parts[r] + parts[rows + r]) + bias
+  void (*add_fine_parts)(CudaMatrix parts, const float* bias, CudaMatrix out,
+                         CudaStream stream) = nullptr;
+
+  // Rows; what they do stands in engine/backend/backend.h.
+  void (*embed)(QuantType type, const uint8_t* table, int64_t row_bytes, const int32_t* ids,
+                CudaMatrix out, CudaStream stream) = nullptr;
+  void (*rms_norm)(float eps, CudaMatrix x, const float* weight, const float* bias, CudaMatrix out,
+                   CudaStream stream) = nullptr;
+  void (*layer_norm)(float eps, CudaMatrix x, const float* weight, const float* bias,
+                     CudaMatrix out, CudaStream stream) = nullptr;
+  void (*copy)(CudaMatrix from, CudaMatrix to, CudaStream stream) = nullptr;
+  void (*add_scaled)(CudaMatrix a, CudaMatrix b, float scale, CudaMatrix out,
+                     CudaStream stream) = nullptr;
+  void (*add_bias)(CudaMatrix x, const float* bias, CudaStream stream) = nullptr;
+  void (*scale)(CudaMatrix x, float factor, CudaStream stream) = nullptr;
+  void (*soft_cap)(CudaMatrix x, float cap, CudaStream stream) = nullptr;
+  void (*clamp)(CudaMatrix x, float limit, CudaStream stream) = nullptr;
+  void (*unary[kNumUnaryOps])(CudaMatrix x, CudaStream stream) = {};
+  void (*gated[kNumUnaryOps])(CudaMatrix gate, CudaMatrix up, CudaMatrix out,
+                              CudaStream stream) = {};
+  void (*gated_swiglu_clamped)(CudaMatrix gate, CudaMatrix up, float limit, CudaMatrix out,
+                               CudaStream stream) = nullptr;
+  // cos_sin [rows, 2, half]
+  void (*rope_table)(const int32_t* positions, int32_t rows, const float* inv_freq, int32_t half,
+                     float magnitude, float* cos_sin, CudaStream stream) = nullptr;
+  // Of each head the pairs (offset + i, offset + half + i), or (offset + 2i, offset + 2i + 1).
+  void (*rope_halves)(const float* cos_sin, int32_t half, int32_t head_dim, int32_t offset,
+                      CudaMatrix x, CudaStream stream) = nullptr;
+  void (*rope_interleaved)(const float* cos_sin, int32_t half, int32_t head_dim, int32_t offset,
+                           CudaMatrix x, CudaStream stream) = nullptr;
+
+  // Attention.
+  void (*store_kv)(const CudaKv& kv, const CudaLayout& layout, CudaMatrix k, CudaMatrix v,
+                   CudaStream stream) = nullptr;
+  void (*attend)(const CudaAttentionArgs& args, CudaStream stream) = nullptr;
+
+  // Experts.
+  void (*route)(const CudaRouteArgs& args, CudaStream stream) = nullptr;
+  void (*group_slots)(const CudaGroupArgs& args, CudaStream stream) = nullptr;
+  // out[r] = sum over slots of weights[r][slot] * x[r * num_used + slot]
+  void (*expert_sum)(const float* weights, int32_t num_used, CudaMatrix x, CudaMatrix out,
+                     CudaStream stream) = nullptr;
+};
+
+// Queries of one KV head that a block of the attention kernel takes together.
+inline constexpr int kCudaQueriesTogether = 8;
+
+// Fills in all of it. Linked where nvcc compiled the kernels.
+void FillCuda(CudaApi& api);
+
+}  // namespace baton::kernels
