@@ -59,7 +59,8 @@ void RoundByCpu(ActivationFormat format, const std::vector<float>& x, int32_t co
     scalar.round[static_cast<int>(format)](
         &x[r * cols], cols,
         {to.view.values + r * to.view.stride, to.view.scales + r * (cols / to.group),
-         to.view.sums + r * (cols / 16), to.view.stride});
+         to.view.sums + r * (cols / 16), to.view.stride},
+        nullptr);
   }
 }
 
@@ -89,6 +90,7 @@ class CudaMatMulTest : public ::testing::TestWithParam<QuantType> {
     RoundByCpu(format(), x, s.k, rounded);
 
     std::vector<float> want(static_cast<size_t>(s.m) * s.n);
+    AlignedArray<std::byte> scratch(kScratchBytes);
     FindKernelSet("scalar")->matmul[static_cast<int>(type())](
         {.weight = weight.data(),
          .weight_row_bytes = RowBytes(type(), s.k),
@@ -100,7 +102,8 @@ class CudaMatMulTest : public ::testing::TestWithParam<QuantType> {
          .rounded = rounded.view,
          .bias = bias.data(),
          .out = want.data(),
-         .out_stride = s.n});
+         .out_stride = s.n,
+         .scratch = scratch.get()});
 
     const int64_t row_bytes = DeviceRowBytes(type(), s.k);
     AlignedArray<uint8_t> device(s.n * row_bytes);
