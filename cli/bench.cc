@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "cli/bench_result.h"
+#include "cli/bench_server.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/flag_values.h"
@@ -339,8 +340,12 @@ absl::Status Run(const Flags& flags) {
 
 CommandBody DefineBench(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
-  app.add_option("-m,--model", flags->model.model, "GGUF file, or a model's name in the cache")
-      ->required();
+  auto server = std::make_shared<BenchServerFlags>();
+  auto* measured = app.add_option_group("what is measured")->require_option(1);
+  measured->add_option("-m,--model", flags->model.model,
+                       "GGUF file, or a model's name in the cache");
+  measured->add_option("--server", server->server,
+                       "A running coordinator: puts a load on it instead");
   app.add_option("-t,--threads", flags->threads,
                  "Thread counts to try, as 1,2; all that the process may use where absent");
   app.add_option("--prefill", flags->prompts, "Tokens of a prompt, as 128,512; 0: not measured")
@@ -359,9 +364,14 @@ CommandBody DefineBench(CLI::App& app) {
       ->check(CLI::Range(1, 1 << 16));
   app.add_option("--device", flags->model.device, "auto, cpu or cuda:N")->capture_default_str();
   app.add_option("--kv-type", flags->model.kv_type, "f16, f32 or q8_0")->capture_default_str();
-  app.add_option("--plot", flags->plot, "Draw tokens/s against depth and batch into this SVG file");
+  app.add_option("--plot", flags->plot,
+                 "Draw tokens/s against depth and batch, or with --server how long what took, into "
+                 "this SVG file");
   app.add_flag("--json", flags->json, "One JSON document");
-  return [flags] { return Run(*flags); };
+  AddBenchServerFlags(app, server.get());
+  return [flags, server] {
+    return server->server.empty() ? Run(*flags) : BenchServer(*server, flags->plot, flags->json);
+  };
 }
 
 }  // namespace baton::cli

@@ -174,16 +174,27 @@ ClusterStatus FromMessage(const v1::ClusterInfo& from) {
                               coordinator::ClusterStateName, ClusterState::kFailed);
   to.state.epoch = from.epoch();
   to.state.reason = from.reason();
-  to.pipeline.scheduler.running = from.running();
-  to.pipeline.scheduler.waiting = from.waiting();
-  to.pipeline.scheduler.kv_blocks_total = from.kv_blocks_total();
-  to.pipeline.scheduler.kv_blocks_used = from.kv_blocks_used();
+  coordinator::SchedulerStats& counts = to.pipeline.scheduler;
+  counts.running = from.running();
+  counts.waiting = from.waiting();
+  counts.kv_blocks_total = from.kv_blocks_total();
+  counts.kv_blocks_used = from.kv_blocks_used();
+  counts.prompt_tokens = from.prompt_tokens();
+  counts.cached_tokens = from.cached_tokens();
+  counts.new_tokens = from.new_tokens();
+  counts.drafted_tokens = from.drafted_tokens();
+  counts.accepted_tokens = from.accepted_tokens();
+  counts.preemptions = from.preemptions();
   to.pipeline.tokens_per_s = from.tokens_per_s();
   for (const v1::ClusterInfo::Worker& worker : from.workers()) {
     to.workers.push_back(FromMessage(worker));
     if (worker.layer_end() == worker.layer_begin()) continue;
     to.state.placement.push_back({to.workers.size() - 1, to.workers.back().layers});
-    to.pipeline.stages.push_back({.step_ms = worker.stage_ms(), .busy_share = worker.busy_share()});
+    to.pipeline.stages.push_back({.steps = worker.steps(),
+                                  .queue_us = worker.queue_us(),
+                                  .compute_us = worker.compute_us(),
+                                  .step_ms = worker.stage_ms(),
+                                  .busy_share = worker.busy_share()});
   }
   return to;
 }
@@ -314,6 +325,7 @@ class GrpcService : public RemoteService {
     absl::Time deadline;
     std::unique_ptr<grpc::ClientContext> context;  // of the latest attempt; replaced under mutex_
     bool cancelled = false;                        // guarded by mutex_
+    std::atomic<bool> ended = false;               // the reader's last word
     std::jthread reader;
   };
 
@@ -330,16 +342,32 @@ class GrpcService : public RemoteService {
     return response;
   }
 
-  // Reads a stream on a thread of its own; it stays known until the service goes, so that Cancel
-  // never meets a dead one.
+  // Reads a stream on a thread of its own.
   uint64_t StartCall(absl::Time deadline, std::function<void(StreamCall&)> read) {
+    ForgetEnded();
     auto call = std::make_unique<StreamCall>();
     call->deadline = deadline;
     RenewContext(*call);
-    call->reader = std::jthread([c = call.get(), read = std::move(read)] { read(*c); });
+    call->reader = std::jthread([c = call.get(), read = std::move(read)] {
+      read(*c);
+      c->ended = true;
+    });
     const std::lock_guard lock(mutex_);
     calls_.emplace(++last_id_, std::move(call));
     return last_id_;
+  }
+
+  void ForgetEnded() {
+    std::vector<std::unique_ptr<StreamCall>> ended;  // joined without the lock
+    const std::lock_guard lock(mutex_);
+    for (auto call = calls_.begin(); call != calls_.end();) {
+      if (!call->second->ended) {
+        ++call;
+        continue;
+      }
+      ended.push_back(std::move(call->second));
+      call = calls_.erase(call);
+    }
   }
 
   // False: cancelled meanwhile.

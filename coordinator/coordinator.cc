@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -20,6 +19,7 @@
 #include "coordinator/recovery.h"
 #include "coordinator/request_check.h"
 #include "coordinator/served_model.h"
+#include "coordinator/state_folder.h"
 #include "coordinator/worker_registry.h"
 #include "engine/base/quote.h"
 
@@ -43,15 +43,12 @@ uint64_t DrawSeed() {
 // Where the journal of a topology file is if it does not say: a folder of its own below the user's
 // state.
 std::string DefaultJournal(const Topology& topology) {
-  const char* state = std::getenv("XDG_STATE_HOME");
-  const char* home = std::getenv("HOME");
   std::error_code error;
   const std::filesystem::path file = std::filesystem::absolute(topology.file, error);
-  if (topology.file.empty() || error || (state == nullptr && home == nullptr)) return "";
-  const std::filesystem::path base = state != nullptr
-                                         ? std::filesystem::path(state)
-                                         : std::filesystem::path(home) / ".local/state";
-  return (base / "baton" / fmt::format("{:016x}", std::hash<std::string>()(file.string())))
+  const std::string state = StateFolder();
+  if (topology.file.empty() || error || state.empty()) return "";
+  return (std::filesystem::path(state) /
+          fmt::format("{:016x}", std::hash<std::string>()(file.string())))
       .string();
 }
 

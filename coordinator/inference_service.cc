@@ -380,6 +380,19 @@ void WriteWorker(const WorkerSnapshot& from, v1::ClusterInfo::Worker* to) {
   to->set_memory_available_bytes(from.info.memory_available_bytes);
 }
 
+void WriteCounts(const SchedulerStats& from, v1::ClusterInfo* to) {
+  to->set_running(from.running);
+  to->set_waiting(from.waiting);
+  to->set_kv_blocks_total(from.kv_blocks_total);
+  to->set_kv_blocks_used(from.kv_blocks_used);
+  to->set_prompt_tokens(from.prompt_tokens);
+  to->set_cached_tokens(from.cached_tokens);
+  to->set_new_tokens(from.new_tokens);
+  to->set_drafted_tokens(from.drafted_tokens);
+  to->set_accepted_tokens(from.accepted_tokens);
+  to->set_preemptions(from.preemptions);
+}
+
 void WriteCluster(const ClusterStatus& from, v1::ClusterInfo* to) {
   to->set_state(std::string(ClusterStateName(from.state.state)));
   to->set_epoch(from.state.epoch);
@@ -387,11 +400,8 @@ void WriteCluster(const ClusterStatus& from, v1::ClusterInfo* to) {
   WriteModel(from.model, to->mutable_model());
   to->set_pid(from.pid);
   to->set_rss_bytes(from.rss_bytes);
-  to->set_running(from.pipeline.scheduler.running);
-  to->set_waiting(from.pipeline.scheduler.waiting);
   to->set_tokens_per_s(from.pipeline.tokens_per_s);
-  to->set_kv_blocks_total(from.pipeline.scheduler.kv_blocks_total);
-  to->set_kv_blocks_used(from.pipeline.scheduler.kv_blocks_used);
+  WriteCounts(from.pipeline.scheduler, to);
   for (const WorkerSnapshot& worker : from.workers) WriteWorker(worker, to->add_workers());
   const size_t stages = std::min(from.state.placement.size(), from.pipeline.stages.size());
   for (size_t i = 0; i < stages; ++i) {
@@ -399,6 +409,9 @@ void WriteCluster(const ClusterStatus& from, v1::ClusterInfo* to) {
         to->mutable_workers(static_cast<int>(from.state.placement[i].worker));
     worker->set_stage_ms(from.pipeline.stages[i].step_ms);
     worker->set_busy_share(from.pipeline.stages[i].busy_share);
+    worker->set_steps(from.pipeline.stages[i].steps);
+    worker->set_compute_us(from.pipeline.stages[i].compute_us);
+    worker->set_queue_us(from.pipeline.stages[i].queue_us);
   }
 }
 

@@ -11,6 +11,8 @@
 #include "coordinator/planner.h"
 #include "coordinator/recovery.h"
 #include "coordinator/served_model.h"
+#include "coordinator/speed_book.h"
+#include "coordinator/state_folder.h"
 #include "coordinator/topology.h"
 
 namespace baton::coordinator {
@@ -18,8 +20,9 @@ namespace baton::coordinator {
 // KV blocks of the whole pool, on each stage. InvalidArgument where the numbers do not make sense.
 absl::StatusOr<int32_t> NumKvBlocks(const Topology& topology, int32_t context_length);
 
-// The request without workers' own measures: as `baton plan` makes it, without asking anybody.
-absl::StatusOr<PlanRequest> MakePlanRequest(const Topology& topology, const ServedModel& model);
+// The request without workers' own words: as `baton plan` makes it, without asking anybody.
+absl::StatusOr<PlanRequest> MakePlanRequest(const Topology& topology, const ServedModel& model,
+                                            const SpeedBook& speeds);
 
 // Plans from the topology and the model's headers alone.
 struct OfflinePlan {
@@ -39,16 +42,25 @@ class ModelPlacer : public Placer {
   absl::Status CheckFits(const WorkerRegistry& registry, const Placement& placement) override;
   std::string fingerprint() const override { return model_->summary().fingerprint; }
   absl::StatusOr<wire::LoadRequest> MakeLoadRequest(engine::LayerRange layers) override;
+  bool WantsMeasure(const WorkerRegistry& registry, size_t worker) override;
+  bool Learn(WorkerRegistry* registry, const std::vector<Placement>& loaded) override;
 
   int32_t num_kv_blocks() const { return num_kv_blocks_; }
 
  private:
   ModelPlacer(const Topology& topology, const ServedModel* model)
-      : topology_(topology), model_(model) {}
+      : topology_(topology),
+        model_(model),
+        speeds_(SpeedBook::Open(topology.measure ? StateFolder() : "",
+                                model->summary().fingerprint)) {}
+  absl::StatusOr<PlanWorker> Describe(const WorkerRegistry& registry, size_t worker,
+                                      int workers_of_host);
+  absl::StatusOr<std::vector<bool>> LayersOf(const wire::WorkerInfo& info);
 
   const Topology topology_;
   const ServedModel* const model_;
   PlanRequest base_;  // workers as in the topology
+  SpeedBook speeds_;
   int32_t num_kv_blocks_ = 0;
 };
 

@@ -51,8 +51,11 @@ std::string PlanToText(const PlanRequest& request, const Plan& plan) {
   }
   text += "\n" + Picture(request, plan);
   if (plan.speeds_known) {
-    text += fmt::format("predicted: {:.1f} ms a token for one stream, {:.1f} tokens/s for {}\n",
+    text += fmt::format("predicted: {:.1f} ms a token for one stream, {:.1f} tokens/s for {}",
                         plan.latency_s_per_token * 1e3, plan.tokens_per_s, request.sequences);
+    if (plan.prompt_tokens_per_s > 0)
+      text += fmt::format(", prompts {:.1f} tokens/s", plan.prompt_tokens_per_s);
+    text += "\n";
   }
   for (const std::string& note : plan.notes) text += "- " + note + "\n";
   if (!plan.fits)
@@ -85,7 +88,10 @@ nlohmann::ordered_json PlanToJson(const PlanRequest& request, const Plan& plan,
     return plan.speeds_known ? nlohmann::ordered_json(value) : nullptr;
   };
   json["predicted"] = {{"latency_ms_per_token", known(plan.latency_s_per_token * 1e3)},
-                       {"tokens_per_s", known(plan.tokens_per_s)}};
+                       {"tokens_per_s", known(plan.tokens_per_s)},
+                       {"prompt_tokens_per_s", plan.prompt_tokens_per_s > 0
+                                                   ? nlohmann::ordered_json(plan.prompt_tokens_per_s)
+                                                   : nullptr}};
   json["objective"] = ObjectiveName(request.objective);
   json["notes"] = plan.notes;
   return json;

@@ -106,8 +106,31 @@ absl::Status CheckExplicit(const PlanRequest& request) {
 }
 
 bool Allows(const PlanWorker& worker, LayerRange layers) {
-  if (worker.layers && *worker.layers != layers) return false;
-  return !worker.num_layers || *worker.num_layers == layers.size();
+  if (worker.layers) return *worker.layers == layers;  // its load says which parts are missing
+  if (worker.num_layers && *worker.num_layers != layers.size()) return false;
+  if (worker.has_layer.empty()) return true;
+  return std::all_of(worker.has_layer.begin() + layers.begin, worker.has_layer.begin() + layers.end,
+                     [](bool has) { return has; });
+}
+
+// Why no division covers all layers.
+absl::Status NoDivision(const PlanRequest& request) {
+  for (int32_t layer = 0; layer < NumLayers(request); ++layer) {
+    const bool found = std::any_of(
+        request.workers.begin(), request.workers.end(), [layer](const PlanWorker& worker) {
+          if (worker.layers) return layer >= worker.layers->begin && layer < worker.layers->end;
+          return worker.has_layer.empty() || worker.has_layer[layer];
+        });
+    if (found) continue;
+    return InvalidArgument(
+        "{}: layer {} is in the models folder of no worker: copy its part there, or set "
+        "fetch_parts",
+        request.file, layer);
+  }
+  return InvalidArgument(
+      "{}: layers: no contiguous division of layers 0-{} agrees with the given ranges and counts "
+      "and the parts that workers have",
+      request.file, NumLayers(request) - 1);
 }
 
 // Finds the best division by dynamic programming: best[w][l] is that of layers [0, l) whose last
@@ -212,7 +235,7 @@ class Program {
 
 void Explain(const PlanRequest& request, Plan* plan) {
   plan->notes.push_back(
-      plan->speeds_known ? "ranges by the given speeds, by exact search"
+      plan->speeds_known ? "ranges by the workers' speeds, by exact search"
                          : "speeds are not known: ranges in proportion to memory, by exact search");
   for (size_t w = 0; w < request.workers.size(); ++w) {
     const bool used = std::any_of(plan->stages.begin(), plan->stages.end(),
@@ -223,29 +246,56 @@ void Explain(const PlanRequest& request, Plan* plan) {
   }
 }
 
-void Predict(const PlanRequest& request, Plan* plan) {
-  if (!plan->speeds_known) return;
-  double slowest = 0;
+// Seconds on the links of one trip: to the first stage, from stage to stage, and back.
+double TripSeconds(const PlanRequest& request, const Plan& plan, int32_t rows) {
+  double seconds = 0;
   size_t from = 0;
-  for (const PlanStage& stage : plan->stages) {
-    plan->latency_s_per_token +=
-        LinkSeconds(request, from, stage.worker + 1, from == 0 ? 0 : HiddenBytes(request, 1));
-    plan->latency_s_per_token += DecodeSeconds(request, stage.worker, stage.layers, 1);
+  for (const PlanStage& stage : plan.stages) {
+    seconds +=
+        LinkSeconds(request, from, stage.worker + 1, from == 0 ? 0 : HiddenBytes(request, rows));
     from = stage.worker + 1;
   }
-  plan->latency_s_per_token += LinkSeconds(request, from, 0, 0);
-  const int32_t stages = static_cast<int32_t>(plan->stages.size());
-  const int32_t groups = std::max(1, std::min(stages, request.sequences));
+  return seconds + LinkSeconds(request, from, 0, 0);
+}
+
+// Groups of sequences follow each other: each comes back after a whole trip, or when the slowest
+// stage has done all.
+double DecodeRate(const PlanRequest& request, const Plan& plan) {
+  const int32_t groups =
+      std::max(1, std::min(static_cast<int32_t>(plan.stages.size()), request.sequences));
   const int32_t rows = (request.sequences + groups - 1) / groups;
-  double round = 0;  // of one group through all stages
-  for (const PlanStage& stage : plan->stages) {
+  double slowest = 0;
+  double trip = TripSeconds(request, plan, rows);
+  for (const PlanStage& stage : plan.stages) {
     const double seconds = DecodeSeconds(request, stage.worker, stage.layers, rows);
     slowest = std::max(slowest, seconds);
-    round += seconds;
+    trip += seconds;
   }
-  // Groups follow each other: each comes back after a whole round, or when the slowest stage has
-  // done all.
-  plan->tokens_per_s = request.sequences / std::max(slowest * groups, round);
+  return request.sequences / std::max(slowest * groups, trip);
+}
+
+// Chunks follow each other, so the slowest stage says how fast a long prompt is.
+double PromptRate(const PlanRequest& request, const Plan& plan) {
+  double slowest = 0;
+  for (const PlanStage& stage : plan.stages) {
+    const double flops_per_s = request.workers[stage.worker].prompt_flops_per_s;
+    if (flops_per_s <= 0) return 0;
+    engine::StageCost cost = engine::CostOfStage(request.cost, stage.layers);
+    // Only the last row of a prompt goes through the output matrix.
+    if (stage.layers.end == NumLayers(request))
+      cost.flops_per_token -= request.cost.last.flops_per_token;
+    slowest = std::max(slowest, static_cast<double>(cost.flops_per_token) / flops_per_s);
+  }
+  return slowest > 0 ? 1 / slowest : 0;
+}
+
+void Predict(const PlanRequest& request, Plan* plan) {
+  if (!plan->speeds_known) return;
+  plan->latency_s_per_token = TripSeconds(request, *plan, 1);
+  for (const PlanStage& stage : plan->stages)
+    plan->latency_s_per_token += DecodeSeconds(request, stage.worker, stage.layers, 1);
+  plan->tokens_per_s = DecodeRate(request, *plan);
+  plan->prompt_tokens_per_s = PromptRate(request, *plan);
 }
 
 }  // namespace
@@ -286,11 +336,7 @@ absl::StatusOr<Plan> MakePlan(const PlanRequest& request) {
   std::vector<LayerRange> ranges = Program(request, /*check_memory=*/true).Solve();
   plan.fits = !ranges.empty();
   if (!plan.fits) ranges = Program(request, /*check_memory=*/false).Solve();
-  if (ranges.empty()) {
-    return InvalidArgument(
-        "{}: layers: the given ranges and counts cannot cover layers 0-{} exactly", request.file,
-        NumLayers(request) - 1);
-  }
+  if (ranges.empty()) return NoDivision(request);
   for (size_t w = 0; w < ranges.size(); ++w) {
     if (ranges[w].size() > 0) plan.stages.push_back(StageOn(request, w, ranges[w]));
   }

@@ -23,9 +23,11 @@ struct PlanWorker {
   std::string host;  // workers with the same one share its memory; empty: a host of its own
   uint64_t memory_bytes = 0;                 // budget; 0: not known, so not limited
   double read_bytes_per_s = 0;               // of weights, in decode; 0: not known
-  double flops_per_s = 0;                    // of matrix products; 0: not known
+  double flops_per_s = 0;                    // of further rows of a decode step; 0: not known
+  double prompt_flops_per_s = 0;             // of a prompt's rows; 0: not known
   std::optional<engine::LayerRange> layers;  // explicit
   std::optional<int32_t> num_layers;         // explicit
+  std::vector<bool> has_layer;               // whose parts its host has; empty: all
   int32_t line = 0;                          // in the topology file
 };
 
@@ -66,6 +68,7 @@ struct Plan {
   std::vector<PlanStage> stages;
   double latency_s_per_token = 0;  // one sequence alone; speeds_known only
   double tokens_per_s = 0;         // all sequences; speeds_known only
+  double prompt_tokens_per_s = 0;  // 0: not known
   std::vector<std::string> notes;  // why it is so, for people
 };
 

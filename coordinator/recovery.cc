@@ -168,8 +168,12 @@ void Recovery::RaiseEpoch() {
 absl::Status Recovery::TryOnce(absl::Duration elapsed) {
   registry_->Refresh(options_.ask_timeout);
   RaiseEpoch();
-  ASSIGN_OR_RETURN(const std::vector<Placement> placement, Decide(elapsed));
+  ASSIGN_OR_RETURN(std::vector<Placement> placement, Decide(elapsed));
   RETURN_IF_ERROR(LoadAll(placement));
+  if (placer_->Learn(registry_, placement)) {
+    ASSIGN_OR_RETURN(placement, Decide(elapsed));
+    RETURN_IF_ERROR(LoadAll(placement));
+  }
   uint64_t epoch = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -260,6 +264,7 @@ absl::Status Recovery::MissingWorkers(const std::vector<size_t>& usable) const {
 absl::Status Recovery::LoadAll(const std::vector<Placement>& placement) {
   std::vector<absl::Status> statuses(placement.size());
   const uint64_t next_epoch = snapshot().epoch + 1;
+  const bool first_start = resumed_at_ == absl::Time();  // later, nobody should wait for it
   InParallel(placement.size(), [&](size_t i) {
     absl::StatusOr<wire::LoadRequest> request = placer_->MakeLoadRequest(placement[i].layers);
     if (!request.ok()) {
@@ -267,6 +272,7 @@ absl::Status Recovery::LoadAll(const std::vector<Placement>& placement) {
       return;
     }
     request->epoch = next_epoch;
+    request->measure = first_start && placer_->WantsMeasure(*registry_, placement[i].worker);
     if (i + 1 < placement.size()) {
       request->next_address = registry_->entry(placement[i + 1].worker).address;
     }

@@ -48,6 +48,12 @@ class Placer {
   virtual std::string fingerprint() const = 0;  // of the model
   // Without epoch and next_address.
   virtual absl::StatusOr<wire::LoadRequest> MakeLoadRequest(engine::LayerRange layers) = 0;
+  // Whether a worker's speed is worth a second of measuring.
+  virtual bool WantsMeasure(const WorkerRegistry& /*registry*/, size_t /*worker*/) { return false; }
+  // Notes what loading has measured. True: Place may now find a better division.
+  virtual bool Learn(WorkerRegistry* /*registry*/, const std::vector<Placement>& /*loaded*/) {
+    return false;
+  }
 };
 
 enum class ClusterState : uint8_t { kLoading, kReady, kRecovering, kFailed };

@@ -15,7 +15,10 @@ using engine::TokenId;
 
 namespace {
 
-constexpr int32_t kMinChunkRows = 16;  // below, reading the weights dominates
+constexpr int32_t kMinChunkRows = 8;  // below, reading the weights dominates
+// What a chunk beside decode rows may add to their step: the time between a stream's tokens must not
+// double.
+constexpr double kChunkShareOfDecode = 0.7;
 constexpr int32_t kPipelinedChunkRows =
     64;  // the same, where chunks follow each other through stages
 constexpr int32_t kUnmeasuredChunkRows = 64;
@@ -218,9 +221,9 @@ int32_t Scheduler::PromptRows(const Builder& builder) const {
     rows = std::max(kPipelinedChunkRows, remaining / (8 * options_.num_stages));
   }
   if (decoding) {
-    const int32_t like_decode = step_times_.RowsLikeOneDecode();
-    rows = std::min(rows,
-                    like_decode > 0 ? std::max(like_decode, kMinChunkRows) : kUnmeasuredChunkRows);
+    const auto bearable =
+        static_cast<int32_t>(kChunkShareOfDecode * step_times_.RowsLikeOneDecode());
+    rows = std::min(rows, bearable > 0 ? std::max(bearable, kMinChunkRows) : kUnmeasuredChunkRows);
   }
   return std::min(rows, room);
 }

@@ -28,13 +28,12 @@ void StepTimes::Add(int32_t stage, BatchRows rows, double compute_us) {
 }
 
 int32_t StepTimes::RowsLikeOneDecode() const {
-  double decode_us = 0, prompt_row_us = 0;
+  double rows = 1e6;
   for (const StageTimes& times : stages_) {
-    decode_us = std::max(decode_us, times.decode_us);
-    prompt_row_us = std::max(prompt_row_us, times.prompt_row_us);
+    if (times.decode_us == 0 || times.prompt_row_us == 0) return 0;
+    rows = std::min(rows, times.decode_us / times.prompt_row_us);
   }
-  if (decode_us == 0 || prompt_row_us == 0) return 0;
-  return static_cast<int32_t>(std::min(decode_us / prompt_row_us, 1e6));
+  return static_cast<int32_t>(rows);
 }
 
 double StepTimes::slowest_us() const {

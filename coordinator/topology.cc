@@ -243,6 +243,7 @@ constexpr YamlField<Topology> kTopologyFields[] = {
     {"prefix_cache", ReadBool<&Topology::prefix_cache>},
     {"speculation", ReadBool<&Topology::speculation>},
     {"fetch_parts", ReadBool<&Topology::fetch_parts>},
+    {"measure", ReadBool<&Topology::measure>},
     {"journal", ReadString<&Topology::journal>},
     {"limits", ReadLimits},
 };
@@ -334,6 +335,7 @@ absl::StatusOr<Topology> ParseTopology(std::string_view yaml, const std::string&
   ASSIGN_OR_RETURN(const YAML::Node root, ParseYaml(yaml, file));
   Topology topology;
   topology.file = file;
+  topology.measure = true;
   try {
     RETURN_IF_ERROR(
         ReadYamlMap<Topology>(YamlValue(&file, "", root, 1), kTopologyFields, &topology));

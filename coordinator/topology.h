@@ -89,6 +89,7 @@ struct Topology {
   bool prefix_cache = true;
   bool speculation = true;   // by prompt lookup, where a request does not say otherwise
   bool fetch_parts = false;  // workers may ask others for bytes they lack
+  bool measure = false;      // workers' speeds that are not known, at the first start
   std::string journal;       // folder; empty: one below the user's state folder; kNoJournal: none
   Limits limits;
 };

@@ -3,6 +3,8 @@
 #include <thread>
 #include <utility>
 
+#include "proto/link_speed.h"
+
 namespace baton::coordinator {
 
 std::string_view WorkerStateName(WorkerState state) {
@@ -101,6 +103,18 @@ std::string WorkerRegistry::reason(size_t worker) const {
   return workers_[worker]->seen.reason;
 }
 
+wire::LoadedStage WorkerRegistry::loaded(size_t worker) const {
+  const std::lock_guard lock(mutex_);
+  return workers_[worker]->loaded;
+}
+
+absl::StatusOr<wire::LinkSpeed> WorkerRegistry::MeasureLink(size_t worker) {
+  const std::shared_ptr<wire::WorkerClient> client = ClientOf(worker);
+  return wire::MeasureLink([&](size_t bytes, absl::Duration timeout) {
+    return client->Probe(bytes, timeout);
+  });
+}
+
 absl::Status WorkerRegistry::Load(size_t index, const wire::LoadRequest& request,
                                   absl::Duration timeout, const std::atomic<bool>& stopping) {
   {
@@ -124,6 +138,7 @@ absl::Status WorkerRegistry::Load(size_t index, const wire::LoadRequest& request
     return status;
   }
   const std::lock_guard lock(mutex_);
+  workers_[index]->loaded = *stage;
   WorkerSnapshot& seen = workers_[index]->seen;
   seen.weights_bytes = stage->weights_bytes;
   seen.kv_bytes = stage->kv_bytes;

@@ -60,6 +60,10 @@ class WorkerRegistry {
   bool alive(size_t worker) const;
   wire::WorkerInfo info(size_t worker) const;
   std::string reason(size_t worker) const;
+  wire::LoadedStage loaded(size_t worker) const;  // what Load brought last
+
+  // Of the way from here to a worker.
+  absl::StatusOr<wire::LinkSpeed> MeasureLink(size_t worker);
 
   // Loads a stage; blocks. `stopping` gives up.
   absl::Status Load(size_t worker, const wire::LoadRequest& request, absl::Duration timeout,
@@ -87,6 +91,7 @@ class WorkerRegistry {
     std::shared_ptr<wire::WorkerClient> client;
     std::shared_ptr<wire::WorkerLink> link;
     WorkerSnapshot seen;
+    wire::LoadedStage loaded;
     absl::Time last_seen;
     uint64_t beat = 0;
     absl::Time beat_sent;

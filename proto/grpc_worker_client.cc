@@ -111,7 +111,6 @@ class GrpcWorkerClient : public WorkerClient {
     SetDeadline(context, timeout);
     v1::ProbeMessage request, answer;
     request.set_payload(std::string(payload_bytes, '\0'));
-    request.set_answer_bytes(payload_bytes);
     const absl::Time start = absl::Now();
     RETURN_IF_ERROR(Result(stub_->Probe(&context, request, &answer)));
     return absl::Now() - start;

@@ -113,6 +113,7 @@ void ToProto(const LoadRequest& request, v1::LoadStageRequest* message) {
   message->set_next_address(request.next_address);
   message->set_wire_type(ToProto(request.wire_type));
   for (const std::string& source : request.part_sources) message->add_part_sources(source);
+  message->set_measure(request.measure);
 }
 
 absl::StatusOr<LoadRequest> FromProto(const v1::LoadStageRequest& message) {
@@ -126,6 +127,7 @@ absl::StatusOr<LoadRequest> FromProto(const v1::LoadStageRequest& message) {
     RETURN_IF_ERROR(ParseAddress(source).status());
     request.part_sources.push_back(source);
   }
+  request.measure = message.measure();
 
   engine::StageSpec& spec = request.spec;
   spec.model_header = message.model_header();
@@ -158,6 +160,18 @@ void ToProto(const LoadedStage& stage, v1::LoadedStage* message) {
   message->set_kv_bytes(stage.kv_bytes);
   for (const std::string& warning : stage.warnings) message->add_warnings(warning);
   message->set_spec_hash(stage.spec_hash);
+  if (stage.speed.known()) {
+    v1::StageSpeed& speed = *message->mutable_speed();
+    speed.set_one_row_us(stage.speed.one_row_us);
+    speed.set_many_rows_us(stage.speed.many_rows_us);
+    speed.set_many_rows(stage.speed.many_rows);
+    speed.set_prompt_us(stage.speed.prompt_us);
+    speed.set_prompt_rows(stage.speed.prompt_rows);
+  }
+  if (stage.next_link.round_trip_us > 0) {
+    message->mutable_next_link()->set_round_trip_us(stage.next_link.round_trip_us);
+    message->mutable_next_link()->set_bytes_per_s(stage.next_link.bytes_per_s);
+  }
 }
 
 LoadedStage FromProto(const v1::LoadedStage& message) {
@@ -166,7 +180,14 @@ LoadedStage FromProto(const v1::LoadedStage& message) {
           .weights_bytes = message.weights_bytes(),
           .kv_bytes = message.kv_bytes(),
           .warnings = {message.warnings().begin(), message.warnings().end()},
-          .spec_hash = message.spec_hash()};
+          .spec_hash = message.spec_hash(),
+          .speed = {.one_row_us = message.speed().one_row_us(),
+                    .many_rows_us = message.speed().many_rows_us(),
+                    .many_rows = message.speed().many_rows(),
+                    .prompt_us = message.speed().prompt_us(),
+                    .prompt_rows = message.speed().prompt_rows()},
+          .next_link = {.round_trip_us = message.next_link().round_trip_us(),
+                        .bytes_per_s = message.next_link().bytes_per_s()}};
 }
 
 void ToProto(const WorkerInfo& info, v1::WorkerInfo* message) {
@@ -186,9 +207,16 @@ void ToProto(const WorkerInfo& info, v1::WorkerInfo* message) {
   if (info.loaded) ToProto(info.stage, message->mutable_stage());
   message->set_epoch(info.epoch);
   message->set_weight_bytes_received(info.weight_bytes_received);
+  for (const engine::PartFile& file : info.files) {
+    v1::Part* entry = message->add_files();
+    entry->set_file_name(file.file_name);
+    entry->set_bytes(file.bytes);
+  }
 }
 
 WorkerInfo FromProto(const v1::WorkerInfo& message) {
+  std::vector<engine::PartFile> files;
+  for (const v1::Part& file : message.files()) files.push_back({file.file_name(), file.bytes()});
   return {.name = message.name(),
           .build = message.build(),
           .protocol_version = message.protocol_version(),
@@ -205,7 +233,8 @@ WorkerInfo FromProto(const v1::WorkerInfo& message) {
           .loaded = message.has_stage(),
           .stage = FromProto(message.stage()),
           .epoch = message.epoch(),
-          .weight_bytes_received = message.weight_bytes_received()};
+          .weight_bytes_received = message.weight_bytes_received(),
+          .files = std::move(files)};
 }
 
 }  // namespace baton::wire

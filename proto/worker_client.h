@@ -24,6 +24,22 @@ namespace baton::wire {
 
 enum class WireType : uint8_t { kF32, kF16, kBF16, kQ8_0 };
 
+// How long the loaded layers take, alone on their worker.
+struct StageSpeed {
+  double one_row_us = 0;    // a decode step of one sequence
+  double many_rows_us = 0;  // of `many_rows` sequences
+  int32_t many_rows = 0;    // 0: not measured
+  double prompt_us = 0;     // a chunk of `prompt_rows` of one prompt
+  int32_t prompt_rows = 0;
+
+  bool known() const { return many_rows > 0; }
+};
+
+struct LinkSpeed {
+  double round_trip_us = 0;  // of a message without content; 0: not measured
+  double bytes_per_s = 0;
+};
+
 struct LoadedStage {
   std::string fingerprint;
   engine::LayerRange layers;
@@ -31,6 +47,8 @@ struct LoadedStage {
   uint64_t kv_bytes = 0;
   std::vector<std::string> warnings;
   std::string spec_hash;  // of the StageSpec: equal means that nothing must be loaded again
+  StageSpeed speed = {};
+  LinkSpeed next_link = {};  // to the worker after this one
 };
 
 struct WorkerInfo {
@@ -51,6 +69,7 @@ struct WorkerInfo {
   LoadedStage stage;
   uint64_t epoch = 0;  // the newest that the worker has heard of
   uint64_t weight_bytes_received = 0;
+  std::vector<engine::PartFile> files = {};  // GGUF files of its models folder; empty: not known
 };
 
 struct LoadRequest {
@@ -59,6 +78,7 @@ struct LoadRequest {
   std::string next_address;  // empty at the last stage
   WireType wire_type = WireType::kF32;
   std::vector<std::string> part_sources;
+  bool measure = false;  // speeds that are not known yet
 };
 
 struct StageTimings {
@@ -132,7 +152,7 @@ class WorkerClient {
   // The header of a part, from a worker that has it.
   virtual absl::StatusOr<std::string> ReadHeader(const std::string& file_name,
                                                  absl::Duration timeout) = 0;
-  // Round trip of `payload_bytes`.
+  // Until `payload_bytes` are there and a word of it is back.
   virtual absl::StatusOr<absl::Duration> Probe(size_t payload_bytes, absl::Duration timeout) = 0;
 };
 

@@ -32,6 +32,10 @@ class EngineStageLoader : public StageLoader {
   std::string backend() const override { return std::string(backend_->name()); }
   int threads() const override { return options_.threads; }
   uint64_t weight_bytes_received() const override { return store_.bytes_received(); }
+  std::vector<engine::PartFile> files() const override;
+  absl::StatusOr<engine::StageMemory> MemoryOf(const engine::StageSpec& spec) const override {
+    return engine::Stage::MemoryOf(spec);
+  }
 
   absl::StatusOr<std::unique_ptr<StageRunner>> Load(const engine::StageSpec& spec,
                                                     const std::vector<std::string>& part_sources,

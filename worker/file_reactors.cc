@@ -8,21 +8,18 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "engine/base/mmap_file.h"
 #include "engine/base/quote.h"
 #include "engine/gguf/gguf_header.h"
 #include "proto/channel_options.h"
 #include "proto/status_convert.h"
+#include "worker/models_folder.h"
 
 namespace baton::worker {
 namespace {
-
-constexpr std::string_view kSuffix = ".gguf";
-constexpr size_t kMaxListedFiles = 10'000;
 
 // Owns a file descriptor.
 class OpenFile {
@@ -64,10 +61,10 @@ class OpenFile {
 // A name from the wire must not lead out of the folder, nor to other files than models.
 absl::StatusOr<std::string> PathOf(const std::string& models_dir, const std::string& file_name) {
   if (models_dir.empty()) return FailedPrecondition("this worker has no models folder");
-  if (!std::string_view(file_name).ends_with(kSuffix) ||
+  if (!std::string_view(file_name).ends_with(kModelSuffix) ||
       file_name.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
     return InvalidArgument("file \"{}\": expected the name of a {} file without a folder",
-                           engine::Named(file_name), kSuffix);
+                           engine::Named(file_name), kModelSuffix);
   }
   return models_dir + "/" + file_name;
 }
@@ -80,20 +77,13 @@ absl::StatusOr<uint64_t> HeaderBytes(const std::string& path) {
 }
 
 absl::Status ListFiles(const std::string& models_dir, v1::FileChunk* list) {
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry(models_dir, error), end; !error && entry != end;
-       entry.increment(error)) {
-    if (entry->path().extension() != kSuffix ||
-        list->files_size() >= static_cast<int>(kMaxListedFiles))
-      continue;
-    std::error_code gone;
-    const uintmax_t bytes = entry->file_size(gone);
-    if (gone) continue;
-    v1::Part* file = list->add_files();
-    file->set_file_name(entry->path().filename().string());
-    file->set_bytes(bytes);
+  ASSIGN_OR_RETURN(const std::vector<engine::PartFile> files, ListModels(models_dir));
+  for (const engine::PartFile& file : files) {
+    v1::Part* entry = list->add_files();
+    entry->set_file_name(file.file_name);
+    entry->set_bytes(file.bytes);
   }
-  return error ? NotFound("models folder {}: {}", models_dir, error.message()) : absl::OkStatus();
+  return absl::OkStatus();
 }
 
 // Sends bytes [offset, end) of a file, one chunk after another: each is read when the one before is

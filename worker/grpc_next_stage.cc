@@ -13,6 +13,7 @@
 
 #include "baton/v1/worker.grpc.pb.h"
 #include "proto/channel_options.h"
+#include "proto/link_speed.h"
 #include "proto/micro_batch_convert.h"
 #include "proto/status_convert.h"
 #include "proto/tensor_convert.h"
@@ -114,11 +115,31 @@ class GrpcNextStage : public NextStage {
     changed_.notify_all();
   }
 
+  absl::StatusOr<wire::LinkSpeed> Measure() override {
+    const absl::Time deadline = absl::Now() + kConnectTimeout;
+    if (!channel_->WaitForConnected(absl::ToChronoTime(deadline))) return Lost("cannot be reached");
+    const wire::Prober probe = [this](size_t bytes, absl::Duration timeout) {
+      return Probe(bytes, timeout);
+    };
+    return wire::MeasureLink(probe);
+  }
+
  private:
   struct Sent {
     uint64_t batch_id = 0;
     uint64_t epoch = 0;
   };
+
+  absl::StatusOr<absl::Duration> Probe(size_t bytes, absl::Duration timeout) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    v1::ProbeMessage request, answer;
+    request.set_payload(std::string(bytes, '\0'));
+    const absl::Time begin = absl::Now();
+    const grpc::Status status = stub_->Probe(&context, request, &answer);
+    if (!status.ok()) return wire::FromGrpc(status);
+    return absl::Now() - begin;
+  }
 
   absl::Status Lost(std::string_view why) const {
     return Unavailable("next worker {}: {}", options_.address, why);

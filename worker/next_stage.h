@@ -29,6 +29,8 @@ class NextStage {
   // Batches of older epochs need not be sent any more.
   virtual void SetEpoch(uint64_t epoch) = 0;
   virtual void Close() = 0;
+  // How fast the way there is; nothing known inside a process. Before the first Send.
+  virtual absl::StatusOr<wire::LinkSpeed> Measure() { return wire::LinkSpeed(); }
 };
 
 struct NextStageOptions {

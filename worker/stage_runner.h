@@ -12,6 +12,7 @@
 #include "engine/arch/stage_spec.h"
 #include "engine/base/status.h"
 #include "engine/runtime/micro_batch.h"
+#include "engine/runtime/stage.h"
 
 namespace baton::worker {
 
@@ -50,7 +51,11 @@ class StageLoader {
   virtual int threads() const = 0;
   virtual uint64_t weight_bytes_received()
       const = 0;  // over the network, since the process started
+  // GGUF files that stages can be loaded from; empty: not known.
+  virtual std::vector<engine::PartFile> files() const { return {}; }
 
+  // What loading this would take.
+  virtual absl::StatusOr<engine::StageMemory> MemoryOf(const engine::StageSpec& spec) const = 0;
   virtual absl::StatusOr<std::unique_ptr<StageRunner>> Load(
       const engine::StageSpec& spec, const std::vector<std::string>& part_sources,
       const LoadProgress& progress) = 0;

@@ -10,6 +10,7 @@
 #include "proto/tensor_convert.h"
 #include "proto/version.h"
 #include "worker/host_info.h"
+#include "worker/stage_speed.h"
 
 namespace baton::worker {
 namespace {
@@ -107,7 +108,8 @@ wire::WorkerInfo Worker::Info() const {
                         .loaded = false,
                         .stage = {},
                         .epoch = 0,
-                        .weight_bytes_received = loader_->weight_bytes_received()};
+                        .weight_bytes_received = loader_->weight_bytes_received(),
+                        .files = loader_->files()};
   const std::lock_guard lock(mutex_);
   info.epoch = epoch_;
   if (unit_ != nullptr) {
@@ -161,10 +163,23 @@ absl::StatusOr<wire::LoadedStage> Worker::Load(const wire::LoadRequest& request,
     unit->next_address = request.next_address;
     unit->wire_type = request.wire_type;
   }
+  if (request.measure) Measure(unit.get());
   const std::lock_guard lock(mutex_);
   unit_ = unit;
   RaiseEpoch(request.epoch);
   return unit_->description;
+}
+
+// What cannot be measured stays unknown: that is no reason not to serve.
+void Worker::Measure(LoadedUnit* unit) {
+  if (!unit->description.speed.known()) {
+    const std::lock_guard running(run_mutex_);
+    if (auto speed = MeasureStageSpeed(unit->runner.get()); speed.ok()) {
+      unit->description.speed = *speed;
+    }
+  }
+  if (unit->next == nullptr) return;
+  if (auto link = unit->next->Measure(); link.ok()) unit->description.next_link = *link;
 }
 
 absl::StatusOr<std::unique_ptr<NextStage>> Worker::MakeNextStage(const wire::LoadRequest& request) {
@@ -207,17 +222,14 @@ std::shared_ptr<Worker::LoadedUnit> Worker::TakeUnit() {
 }
 
 absl::Status Worker::CheckBudget(const engine::StageSpec& spec) const {
-  uint64_t weights_bytes = 0;
-  for (const engine::TensorPlacement& tensor : spec.tensors) {
-    if (__builtin_add_overflow(weights_bytes, tensor.bytes, &weights_bytes)) {
-      return InvalidArgument("load request: the sizes of the tensors overflow");
-    }
-  }
-  if (options_.memory_budget_bytes == 0 || weights_bytes <= options_.memory_budget_bytes)
-    return absl::OkStatus();
+  ASSIGN_OR_RETURN(const engine::StageMemory memory, loader_->MemoryOf(spec));
+  const uint64_t budget = options_.memory_budget_bytes;
+  if (budget == 0 || memory.total() <= budget) return absl::OkStatus();
   return ResourceExhausted(
-      "worker {}: layers [{}, {}) have {} bytes of weights, the memory budget is {}", options_.name,
-      spec.layers.begin, spec.layers.end, weights_bytes, options_.memory_budget_bytes);
+      "worker {}: layers {}-{} need {} bytes ({} weights, {} KV cache, {} scratch), the memory "
+      "budget is {}",
+      options_.name, spec.layers.begin, spec.layers.end - 1, memory.total(), memory.weights_bytes,
+      memory.kv_bytes, memory.scratch_bytes, budget);
 }
 
 // ---- The coordinator

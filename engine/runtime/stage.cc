@@ -6,6 +6,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "engine/arch/cost.h"
 #include "engine/arch/tensor_table.h"
 #include "engine/model/mapped_parts.h"
 #include "engine/model/weights.h"
@@ -107,6 +108,18 @@ std::optional<std::string> LockTensors(const StageSpec& spec, const MappedParts&
 }
 
 }  // namespace
+
+absl::StatusOr<StageMemory> Stage::MemoryOf(const StageSpec& spec) {
+  RETURN_IF_ERROR(CheckSizes(spec));
+  RETURN_IF_ERROR(CheckPlacements(spec));
+  ASSIGN_OR_RETURN(const HyperParams hyperparams, ReadHyperParams(spec));
+  StageMemory memory{.weights_bytes = BytesOf(spec),
+                     .scratch_bytes = ScratchBytes(hyperparams, spec.layers, spec.max_rows)};
+  const uint64_t positions = uint64_t{kKvBlockPositions} * spec.num_kv_blocks;
+  for (int32_t layer = spec.layers.begin; layer < spec.layers.end; ++layer)
+    memory.kv_bytes += positions * KvBytesPerPosition(hyperparams, layer, spec.kv_type);
+  return memory;
+}
 
 struct Stage::Impl {
   StageSpec spec;

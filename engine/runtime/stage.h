@@ -26,8 +26,19 @@ struct LoadOptions {
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;  // may be empty
 };
 
+// What a stage takes, from its spec alone.
+struct StageMemory {
+  uint64_t weights_bytes = 0;
+  uint64_t kv_bytes = 0;
+  uint64_t scratch_bytes = 0;
+
+  uint64_t total() const { return weights_bytes + kv_bytes + scratch_bytes; }
+};
+
 class Stage {
  public:
+  // Nothing is opened or allocated for it. InvalidArgument where the spec makes no sense.
+  static absl::StatusOr<StageMemory> MemoryOf(const StageSpec& spec);
   // Opens and maps the parts that hold the spec's tensors, checks names, types and shapes against
   // the architecture and binds them. `backend` must outlive the stage.
   static absl::StatusOr<std::unique_ptr<Stage>> Load(const StageSpec& spec,

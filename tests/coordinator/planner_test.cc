@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -141,6 +142,90 @@ TEST(PlannerTest, LeavesOutAWorkerThatDoesHarm) {
   ASSERT_TRUE(plan.ok());
   ASSERT_EQ(plan->stages.size(), 1u);
   EXPECT_NE(plan->notes.back().find("slow is left out"), std::string::npos);
+}
+
+TEST(PlannerTest, NeverWorseThanUniformOrInProportionToMemory) {
+  std::mt19937 random(42);
+  const auto draw = [&](int low, int high) {
+    return std::uniform_int_distribution<>(low, high)(random);
+  };
+  for (int round = 0; round < 200; ++round) {
+    const int workers = draw(2, 16);
+    const int layers = draw(workers, 96);
+    PlanRequest request = Model(layers, draw(1, 9) * 1000);
+    request.cost.last.read_bytes_per_token = draw(0, 5000);
+    request.objective = draw(0, 1) ? Objective::kLatency : Objective::kThroughput;
+    request.sequences = draw(1, 32);
+    uint64_t memory = 0;
+    for (int w = 0; w < workers; ++w) {
+      request.workers.push_back(
+          Worker(fmt::format("w{}", w), draw(1, 9) * 1'000'000'000, draw(1, 20) * 1e6));
+      memory += request.workers.back().memory_bytes;
+    }
+    const auto plan = MakePlan(request);
+    ASSERT_TRUE(plan.ok() && plan->fits);
+    const PlanScore best = ScoreOf(request, plan->stages);
+    // Each worker's share by a weight; the rounded sums are its boundaries.
+    const auto by_weight = [&](const std::function<double(const PlanWorker&)>& weight) {
+      std::vector<PlanStage> stages;
+      double sum = 0, all = 0;
+      for (const PlanWorker& worker : request.workers) all += weight(worker);
+      int32_t begin = 0;
+      for (size_t w = 0; w < request.workers.size(); ++w) {
+        sum += weight(request.workers[w]);
+        const auto end = static_cast<int32_t>(std::lround(layers * sum / all));
+        if (end > begin) stages.push_back(StageOn(request, w, {begin, end}));
+        begin = end;
+      }
+      return ScoreOf(request, stages);
+    };
+    for (const PlanScore& other :
+         {by_weight([](const PlanWorker&) { return 1.0; }),
+          by_weight([](const PlanWorker& w) { return static_cast<double>(w.memory_bytes); })}) {
+      EXPECT_FALSE(Better(request, other, best)) << round;
+    }
+  }
+}
+
+TEST(PlannerTest, GivesOnlyLayersWhosePartsAreThere) {
+  PlanRequest request = Model(6);
+  request.workers = {Worker("a", 0), Worker("b", 0)};
+  request.workers[0].has_layer = {true, true, true, true, false, false};
+  request.workers[1].has_layer = {false, false, false, false, true, true};
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->stages.size(), 2u);
+  EXPECT_EQ(plan->stages[0].layers, (LayerRange{0, 4}));
+  request.workers[0].has_layer[3] = false;
+  const auto hole = MakePlan(request);
+  ASSERT_FALSE(hole.ok());
+  EXPECT_NE(Message(hole.status()).find("layer 3 is in the models folder of no worker"),
+            std::string_view::npos)
+      << hole.status();
+}
+
+TEST(PlannerTest, PredictsFromSpeedsAndLinks) {
+  PlanRequest request = Model(8, 1'000'000);  // reads 8 MB a token, 16 MFLOP
+  request.sequences = 4;
+  request.hidden_size = 1000;
+  for (const char* name : {"a", "b"}) {
+    PlanWorker worker = Worker(name, 0, 1e9);
+    worker.flops_per_s = 8e9;
+    worker.prompt_flops_per_s = 16e9;
+    request.workers.push_back(worker);
+  }
+  const auto free = MakePlan(request);
+  ASSERT_TRUE(free.ok());
+  // A stage: 4 MB at 1 GB/s and 8 MFLOP a row at 8 GFLOP/s.
+  EXPECT_NEAR(free->latency_s_per_token, 0.010, 1e-6);
+  EXPECT_NEAR(free->tokens_per_s, 4 / 0.012, 1e-3);
+  EXPECT_NEAR(free->prompt_tokens_per_s, 2000, 1e-3);
+  // 5 ms each way; 4,000 bytes a row at 4 MB/s.
+  request.links.assign(3, std::vector<PlanLink>(3, PlanLink{0.005, 4e6}));
+  const auto far = MakePlan(request);
+  ASSERT_TRUE(far.ok());
+  EXPECT_NEAR(far->latency_s_per_token, 0.010 + 0.015 + 0.001, 1e-6);
+  EXPECT_NEAR(far->tokens_per_s, 4 / (0.012 + 0.015 + 0.002), 1e-3);
 }
 
 TEST(PlannerTest, SaysWhatDoesNotFit) {

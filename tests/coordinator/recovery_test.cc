@@ -40,7 +40,7 @@ class EvenPlacer : public Placer {
   absl::StatusOr<wire::LoadRequest> MakeLoadRequest(engine::LayerRange layers) override {
     wire::LoadRequest request;
     request.spec.layers = layers;
-    request.spec.num_kv_blocks = 512;
+    request.spec.num_kv_blocks = 2048;
     return request;
   }
   std::atomic<size_t> least_workers = 1;
@@ -51,6 +51,7 @@ class Stream : public SequenceObserver {
   bool OnResult(int32_t, const engine::RowResult& result) override {
     const std::lock_guard lock(mutex_);
     tokens_.push_back(result.token);
+    times_.push_back(absl::Now());
     changed_.notify_all();
     return true;
   }
@@ -72,6 +73,17 @@ class Stream : public SequenceObserver {
     changed_.wait_for(lock, absl::ToChronoSeconds(kPatience),
                       [&] { return ended_ || tokens_.size() >= count; });
   }
+  // Between the tokens from the `first` on.
+  std::vector<absl::Duration> GapsFrom(size_t first) {
+    const std::lock_guard lock(mutex_);
+    std::vector<absl::Duration> gaps;
+    for (size_t i = first + 1; i < times_.size(); ++i) gaps.push_back(times_[i] - times_[i - 1]);
+    return gaps;
+  }
+  size_t num_tokens() {
+    const std::lock_guard lock(mutex_);
+    return tokens_.size();
+  }
   std::vector<TokenId> tokens() {
     const std::lock_guard lock(mutex_);
     return tokens_;
@@ -81,6 +93,7 @@ class Stream : public SequenceObserver {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<TokenId> tokens_;
+  std::vector<absl::Time> times_;
   absl::Status status_;
   bool ended_ = false;
 };
@@ -107,8 +120,8 @@ class RecoveryTest : public ::testing::Test {
     PipelineOptions options;
     options.scheduler.num_stages = workers;
     options.scheduler.vocab_size = 1000;
-    options.scheduler.context_length = 2048;
-    options.scheduler.num_kv_blocks = 512;
+    options.scheduler.context_length = context_;
+    options.scheduler.num_kv_blocks = num_kv_blocks_;
     options.step_deadline = step_deadline_;
     pipeline_ = std::make_unique<Pipeline>(options, [this](const Pipeline::Failure& failure) {
       recovery_->OnPipelineFailure(failure);
@@ -143,6 +156,8 @@ class RecoveryTest : public ::testing::Test {
   }
 
   absl::Duration step_deadline_ = absl::Seconds(60);
+  int32_t context_ = 2048;
+  int32_t num_kv_blocks_ = 512;
   RecoveryOptions options_;
   EvenPlacer placer_;
   FakeCluster cluster_;
@@ -172,6 +187,36 @@ TEST_F(RecoveryTest, AllStagesAreBusyAtOnce) {
   for (int i = 0; i < 6; ++i) streams.push_back(Generate(Prompt(20, i), 30));
   for (const auto& stream : streams) ASSERT_EQ(stream->Wait(), absl::OkStatus());
   EXPECT_GE(cluster_.most_in_flight(), 3);
+}
+
+// The prompt's chunks are as large as running streams bear: measured while they run.
+TEST_F(RecoveryTest, LongPromptLetsStreamsRun) {
+  context_ = 33000;
+  num_kv_blocks_ = 33000 / engine::kKvBlockPositions + 64;
+  Build(2);
+  ExpectReady();
+  cluster_.SetStepTime(absl::Milliseconds(3), absl::Microseconds(30));
+  std::vector<std::shared_ptr<Stream>> streams;
+  for (int i = 0; i < 4; ++i) streams.push_back(Generate(Prompt(8, i + 1), 1600));
+  for (const auto& stream : streams) stream->WaitForTokens(100);
+  const auto p95 = [&](const std::vector<size_t>& first) {
+    std::vector<absl::Duration> gaps;
+    for (size_t i = 0; i < streams.size(); ++i) {
+      for (const absl::Duration gap : streams[i]->GapsFrom(first[i])) gaps.push_back(gap);
+    }
+    std::sort(gaps.begin(), gaps.end());
+    return gaps[gaps.size() * 95 / 100];
+  };
+  const absl::Duration before = p95({20, 20, 20, 20});
+  std::vector<size_t> at;
+  for (const auto& stream : streams) at.push_back(stream->num_tokens());
+  const auto prompt = Generate(Prompt(32768, 9), 1);
+  ASSERT_EQ(prompt->Wait(), absl::OkStatus());
+  EXPECT_LT(p95(at), 2 * before) << "was " << before;
+  for (const auto& stream : streams) {
+    EXPECT_LT(stream->num_tokens(), 1600u) << "they should have run all the time";
+    EXPECT_GT(stream->num_tokens(), 200u);
+  }
 }
 
 TEST_F(RecoveryTest, SameWorkerComesBack) {

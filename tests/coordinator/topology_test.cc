@@ -45,6 +45,7 @@ TEST(TopologyTest, ReadsEveryKey) {
   EXPECT_EQ(topology->wire, wire::WireType::kBF16);
   EXPECT_EQ(topology->kv_type, engine::KvType::kQ8_0);
   EXPECT_TRUE(topology->insecure);
+  EXPECT_TRUE(topology->measure);
   ASSERT_EQ(topology->workers.size(), 2u);
   EXPECT_EQ(topology->workers[0].layers, (engine::LayerRange{0, 15}));
   EXPECT_EQ(topology->workers[0].memory_bytes, uint64_t{4} << 30);

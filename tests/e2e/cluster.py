@@ -64,8 +64,8 @@ def read_npy(path):
 class Server:
     """A worker, serve or up in the background; its words are kept for whoever asks why."""
 
-    def __init__(self, *args, env=None):
-        self.process = subprocess.Popen([BATON, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+    def __init__(self, *args, env=None, wrapper=()):
+        self.process = subprocess.Popen([*wrapper, BATON, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.PIPE, text=True, errors="replace", env=os.environ | (env or {}))
         self.lines, self.said = [], threading.Condition()
         self.reader = threading.Thread(target=self._read, daemon=True)
@@ -195,6 +195,10 @@ def mapped_bytes(pid, path):
         elif inside and line.startswith("Rss:"):
             total += int(line.split()[1]) * 1024
     return total
+
+
+def locked_bytes(pid):
+    return int(re.search(r"VmLck:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1]) * 1024
 
 
 class TestCase(unittest.TestCase):

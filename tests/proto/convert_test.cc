@@ -153,6 +153,7 @@ v1::LoadStageRequest LoadMessage() {
   request.next_address = "127.0.0.1:7072";
   request.wire_type = WireType::kBF16;
   request.part_sources = {"127.0.0.1:7073"};
+  request.measure = true;
   v1::LoadStageRequest message;
   ToProto(request, &message);
   return message;
@@ -165,6 +166,7 @@ TEST(LoadConvert, KeepsEveryField) {
   EXPECT_EQ(back->next_address, "127.0.0.1:7072");
   EXPECT_EQ(back->wire_type, WireType::kBF16);
   EXPECT_EQ(back->part_sources, std::vector<std::string>{"127.0.0.1:7073"});
+  EXPECT_TRUE(back->measure);
   EXPECT_EQ(SpecHash(back->spec), SpecHash(FakeSpec(0, 3)));
 }
 
@@ -257,14 +259,20 @@ TEST(WorkerInfoConvert, KeepsEveryField) {
                             .weights_bytes = 6,
                             .kv_bytes = 7,
                             .warnings = {"w"},
-                            .spec_hash = "h"},
+                            .spec_hash = "h",
+                            .speed = {1.5, 2.5, 8, 3.5, 64},
+                            .next_link = {4.5, 5.5}},
                   .epoch = 8,
-                  .weight_bytes_received = 9};
+                  .weight_bytes_received = 9,
+                  .files = {{"m.gguf", 10}}};
   v1::WorkerInfo message, again;
   ToProto(info, &message);
   EXPECT_EQ(message.pid(), 42);
   EXPECT_EQ(message.stage().warnings(0), "w");
   EXPECT_EQ(message.epoch(), 8u);
+  EXPECT_EQ(message.stage().speed().prompt_rows(), 64);
+  EXPECT_EQ(message.stage().next_link().bytes_per_s(), 5.5);
+  EXPECT_EQ(message.files(0).bytes(), 10u);
   ToProto(FromProto(message), &again);
   EXPECT_EQ(again.SerializeAsString(), message.SerializeAsString());
 }

@@ -105,6 +105,11 @@ class FakeStageLoader : public worker::StageLoader {
   std::string backend() const override { return "fake"; }
   int threads() const override { return 1; }
   uint64_t weight_bytes_received() const override { return 0; }
+  absl::StatusOr<engine::StageMemory> MemoryOf(const engine::StageSpec& spec) const override {
+    engine::StageMemory memory{.kv_bytes = 100, .scratch_bytes = 10};
+    for (const engine::TensorPlacement& tensor : spec.tensors) memory.weights_bytes += tensor.bytes;
+    return memory;
+  }
   absl::StatusOr<std::unique_ptr<worker::StageRunner>> Load(
       const engine::StageSpec& spec, const std::vector<std::string>&,
       const worker::LoadProgress& progress) override {

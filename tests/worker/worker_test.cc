@@ -339,6 +339,25 @@ TEST_F(WorkerTest, AChangedFileEndsTheStageByName) {
   EXPECT_FALSE(pipeline_->client(0).GetInfo(kCallTimeout)->loaded);
 }
 
+TEST_F(WorkerTest, SpeedsAreMeasuredOnce) {
+  AddWorkers(1);
+  wire::LoadRequest request = pipeline_->Request(0, 1);
+  const auto plain = pipeline_->client(0).LoadStage(request, nullptr, kCallTimeout);
+  ASSERT_THAT(plain, IsOk());
+  EXPECT_FALSE(plain->speed.known());
+  request.measure = true;
+  const auto measured = pipeline_->client(0).LoadStage(request, nullptr, kCallTimeout);
+  ASSERT_THAT(measured, IsOk());
+  EXPECT_EQ(measured->speed.many_rows, 8);
+  EXPECT_EQ(measured->speed.prompt_rows, 64);
+  EXPECT_GT(measured->speed.one_row_us, 0);
+  request.measure = false;
+  const auto again = pipeline_->client(0).LoadStage(request, nullptr, kCallTimeout);
+  ASSERT_THAT(again, IsOk());
+  EXPECT_EQ(again->speed.one_row_us, measured->speed.one_row_us);
+  EXPECT_EQ(controls_[0]->loads, 1);
+}
+
 TEST_F(WorkerTest, LoadsFailClearly) {
   AddWorkers(2);
   controls_[0]->load_error = NotFound("models/model.gguf: no such file");
@@ -351,12 +370,12 @@ TEST_F(WorkerTest, LoadsFailClearly) {
   EXPECT_THAT(pipeline_->client(0).LoadStage(
                   pipeline_->Request(0, 1), [](uint64_t, uint64_t) { return false; }, kCallTimeout),
               Fails(absl::StatusCode::kCancelled, "given up"));
-  connector_.Add("small", {.name = "small", .memory_budget_bytes = 511},
+  connector_.Add("small", {.name = "small", .memory_budget_bytes = 621},
                  std::make_unique<FakeStageLoader>());
   EXPECT_THAT(
       connector_.Connect("small")->LoadStage(pipeline_->Request(0, 1), nullptr, kCallTimeout),
       Fails(absl::StatusCode::kResourceExhausted,
-            "512 bytes of weights, the memory budget is 511"));
+            "need 622 bytes (512 weights, 100 KV cache, 10 scratch), the memory budget is 621"));
   EXPECT_THAT(pipeline_->Start(2), IsOk());
 }
 
