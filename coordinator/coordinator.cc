@@ -17,6 +17,7 @@
 #include "coordinator/open_requests.h"
 #include "coordinator/pipeline.h"
 #include "coordinator/recovery.h"
+#include "coordinator/remote_headers.h"
 #include "coordinator/request_check.h"
 #include "coordinator/served_model.h"
 #include "coordinator/state_folder.h"
@@ -93,7 +94,8 @@ class ScoreAnswer : public SequenceObserver {
 class ClusterCoordinator : public Coordinator, public LlmService {
  public:
   static absl::StatusOr<std::unique_ptr<ClusterCoordinator>> Create(
-      const Topology& topology, wire::WorkerConnector* connector) {
+      Topology topology, wire::WorkerConnector* connector) {
+    ASSIGN_OR_RETURN(topology.model, FindModelHeaders(topology, connector));
     ASSIGN_OR_RETURN(std::unique_ptr<ServedModel> model, ServedModel::Open(topology));
     ASSIGN_OR_RETURN(std::unique_ptr<ModelPlacer> placer,
                      ModelPlacer::Create(topology, model.get()));

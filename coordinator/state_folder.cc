@@ -4,13 +4,19 @@
 #include <filesystem>
 
 namespace baton::coordinator {
+namespace {
 
-std::string StateFolder() {
-  if (const char* state = std::getenv("XDG_STATE_HOME"); state != nullptr && *state != '\0')
-    return (std::filesystem::path(state) / "baton").string();
+std::string FolderOf(const char* variable, const char* below_home) {
+  if (const char* named = std::getenv(variable); named != nullptr && *named != '\0')
+    return (std::filesystem::path(named) / "baton").string();
   const char* home = std::getenv("HOME");
   if (home == nullptr || *home == '\0') return "";
-  return (std::filesystem::path(home) / ".local/state/baton").string();
+  return (std::filesystem::path(home) / below_home / "baton").string();
 }
+
+}  // namespace
+
+std::string StateFolder() { return FolderOf("XDG_STATE_HOME", ".local/state"); }
+std::string CacheFolder() { return FolderOf("XDG_CACHE_HOME", ".cache"); }
 
 }  // namespace baton::coordinator

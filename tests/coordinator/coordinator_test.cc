@@ -237,7 +237,12 @@ TEST_F(CoordinatorTest, KvCacheLargerThanMemoryIsRefusedBeforeLoading) {
 
 TEST_F(CoordinatorTest, ModelThatIsNotThere) {
   topology_.model = "/nowhere/m.gguf";
-  EXPECT_FALSE(Coordinator::Create(topology_, &cluster_).ok());
+  const auto made = Coordinator::Create(topology_, &cluster_);
+  ASSERT_FALSE(made.ok());
+  EXPECT_TRUE(absl::IsNotFound(made.status()));
+  EXPECT_NE(Message(made.status()).find("/nowhere/m.gguf: no such file, and no worker has m.gguf"),
+            std::string_view::npos)
+      << made.status();
 }
 
 }  // namespace
