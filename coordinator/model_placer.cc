@@ -21,6 +21,7 @@ PlanWorker ToPlanWorker(const WorkerEntry& entry) {
   worker.memory_bytes = entry.memory_bytes;
   worker.read_bytes_per_s = entry.memory_gbps * 1e9;
   worker.flops_per_s = entry.compute_gflops * 1e9;
+  worker.weight = entry.weight;
   worker.layers = entry.layers;
   worker.num_layers = entry.num_layers;
   worker.line = entry.line;
@@ -86,11 +87,13 @@ void UseSpeed(const WorkerSpeed& speed, PlanWorker* worker) {
 }
 
 // Workers of one host with one kind of backend are alike: where their measures differ by little,
-// that is noise, and all get the mean.
+// that is noise, and all get the mean. An empty kind: of its own.
 void EvenOut(const std::vector<std::string>& kinds, std::vector<PlanWorker>* workers) {
   constexpr double kNoise = 1.5;
   std::map<std::string, std::vector<PlanWorker*>> alike;
-  for (size_t i = 0; i < workers->size(); ++i) alike[kinds[i]].push_back(&(*workers)[i]);
+  for (size_t i = 0; i < workers->size(); ++i) {
+    if (!kinds[i].empty()) alike[kinds[i]].push_back(&(*workers)[i]);
+  }
   for (const auto& [kind, same] : alike) {
     for (double PlanWorker::*figure : {&PlanWorker::read_bytes_per_s, &PlanWorker::flops_per_s,
                                        &PlanWorker::prompt_flops_per_s}) {
@@ -166,9 +169,10 @@ absl::StatusOr<PlanRequest> MakePlanRequest(const Topology& topology, const Serv
   std::vector<std::string> kinds;  // as far as a file says so
   for (const WorkerEntry& entry : topology.workers) {
     PlanWorker& worker = request.workers.emplace_back(ToPlanWorker(entry));
-    kinds.push_back(fmt::format("{} {} {}", entry.address.substr(0, entry.address.rfind(':')),
-                                entry.device, entry.threads));
-    if (worker.read_bytes_per_s > 0) continue;
+    std::string& kind = kinds.emplace_back();
+    if (worker.read_bytes_per_s > 0) continue;  // somebody's own figures
+    kind = fmt::format("{} {} {}", entry.address.substr(0, entry.address.rfind(':')), entry.device,
+                       entry.threads);
     if (const auto speed = speeds.Find(entry.name, "")) UseSpeed(*speed, &worker);
   }
   EvenOut(kinds, &request.workers);
@@ -259,7 +263,8 @@ absl::StatusOr<std::vector<Placement>> ModelPlacer::Place(const WorkerRegistry& 
     const wire::WorkerInfo info = registry.info(worker);
     const int sharing = info.host_id.empty() ? 1 : workers_of_host[info.host_id];
     ASSIGN_OR_RETURN(PlanWorker plan_worker, Describe(registry, worker, sharing));
-    kinds.push_back(info.host_id + " " + info.backend);
+    const bool given = registry.entry(worker).memory_gbps > 0;
+    kinds.push_back(given ? "" : info.host_id + " " + info.backend);
     if (!all) {
       plan_worker.layers.reset();
       plan_worker.num_layers.reset();

@@ -45,6 +45,11 @@ double DecodeSeconds(const PlanRequest& request, size_t worker, LayerRange layer
   return SecondsFor(request, worker, engine::CostOfStage(request.cost, layers), rows);
 }
 
+bool Weighted(const PlanRequest& request) {
+  return std::ranges::all_of(request.workers,
+                             [](const PlanWorker& worker) { return worker.weight > 0; });
+}
+
 // What is balanced. For throughput the output matrix counts by half: every decode step needs it,
 // prompts hardly do.
 double BalanceSeconds(const PlanRequest& request, size_t worker, LayerRange layers, int32_t rows) {
@@ -53,6 +58,8 @@ double BalanceSeconds(const PlanRequest& request, size_t worker, LayerRange laye
     cost.read_bytes_per_token -= request.cost.last.read_bytes_per_token / 2;
     cost.flops_per_token -= request.cost.last.flops_per_token / 2;
   }
+  if (Weighted(request))
+    return static_cast<double>(cost.read_bytes_per_token) / (request.workers[worker].weight * 1e9);
   return SecondsFor(request, worker, cost, rows);
 }
 
@@ -235,8 +242,9 @@ class Program {
 
 void Explain(const PlanRequest& request, Plan* plan) {
   plan->notes.push_back(
-      plan->speeds_known ? "ranges by the workers' speeds, by exact search"
-                         : "speeds are not known: ranges in proportion to memory, by exact search");
+      Weighted(request)    ? "ranges by the given weights, by exact search"
+      : plan->speeds_known ? "ranges by the workers' speeds, by exact search"
+                           : "speeds are not known: ranges in proportion to memory, by exact search");
   for (size_t w = 0; w < request.workers.size(); ++w) {
     const bool used = std::any_of(plan->stages.begin(), plan->stages.end(),
                                   [w](const PlanStage& stage) { return stage.worker == w; });

@@ -25,6 +25,7 @@ struct PlanWorker {
   double read_bytes_per_s = 0;               // of weights, in decode; 0: not known
   double flops_per_s = 0;                    // of further rows of a decode step; 0: not known
   double prompt_flops_per_s = 0;             // of a prompt's rows; 0: not known
+  double weight = 0;                         // explicit share; counts where all have one
   std::optional<engine::LayerRange> layers;  // explicit
   std::optional<int32_t> num_layers;         // explicit
   std::vector<bool> has_layer;               // whose parts its host has; empty: all

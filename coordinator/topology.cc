@@ -134,6 +134,7 @@ constexpr YamlField<WorkerEntry> kWorkerFields[] = {
     {"models", ReadString<&WorkerEntry::models>},
     {"launch", ReadLaunch},
     {"mlock", ReadBool<&WorkerEntry::mlock>},
+    {"weight", ReadPositive<&WorkerEntry::weight>},
     {"memory_gbps", ReadPositive<&WorkerEntry::memory_gbps>},
     {"compute_gflops", ReadPositive<&WorkerEntry::compute_gflops>},
 };

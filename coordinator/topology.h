@@ -30,7 +30,7 @@ struct WorkerEntry {
   std::string models;           // folder on that host; empty: where the model lies
   std::string launch = "none";  // local | none | ssh://user@host
   bool mlock = false;
-  double speed = 0;           // relative, or 0: not known
+  double weight = 0;          // share of the layers' work, relative; 0: by speeds or memory
   double memory_gbps = 0;     // measured: weights read, GB/s; 0: not known
   double compute_gflops = 0;  // measured: matrix products; 0: not known
   int32_t line = 0;           // in the file

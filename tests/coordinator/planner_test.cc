@@ -134,6 +134,17 @@ TEST(PlannerTest, DividesInProportionToMemory) {
   EXPECT_FALSE(plan->speeds_known);
 }
 
+TEST(PlannerTest, DividesByWeights) {
+  PlanRequest request = Model(30);
+  request.workers = {Worker("a", 1 << 20, 5e6), Worker("b", 1 << 20, 1e6)};
+  request.workers[0].weight = 1;
+  request.workers[1].weight = 2;
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->stages[0].layers, (LayerRange{0, 10}));
+  EXPECT_NE(plan->notes[0].find("weights"), std::string::npos);
+}
+
 TEST(PlannerTest, LeavesOutAWorkerThatDoesHarm) {
   PlanRequest request = Model(8);
   request.objective = Objective::kLatency;

@@ -19,6 +19,8 @@ import unittest
 BATON = os.environ["BATON_BIN"]
 MAKE_TINY = os.environ["BATON_TINY_MODEL"]
 DEADLINE_S = 60
+STATE = tempfile.TemporaryDirectory(prefix="baton-state-")  # not the user's own
+os.environ["XDG_STATE_HOME"] = STATE.name
 
 
 def run(*args, stdin="", timeout=DEADLINE_S, env=None):
