@@ -53,8 +53,9 @@ void AddBenchServerFlags(CLI::App& app, BenchServerFlags* flags) {
   group->add_option("--clients", flags->clients, "That ask at the same time, again and again")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  group->add_option("--rate", flags->rate,
-                    "Requests a second that arrive at random, whoever still waits; 0: by --clients")
+  group
+      ->add_option("--rate", flags->rate,
+                   "Requests a second that arrive at random, whoever still waits; 0: by --clients")
       ->check(CLI::Range(0.0, 1e5))
       ->capture_default_str();
   group->add_option("--prompt", flags->prompt, "Prompt tokens: 128, 16-512 or exp:128")

@@ -33,8 +33,8 @@ class LengthDistribution {
 
 struct LoadPlan {
   int32_t requests = 64;
-  int32_t clients = 8;      // closed loop: each asks again when its answer has ended
-  double rate_per_s = 0;    // > 0: open loop, arrivals at random times (Poisson) at this rate
+  int32_t clients = 8;    // closed loop: each asks again when its answer has ended
+  double rate_per_s = 0;  // > 0: open loop, arrivals at random times (Poisson) at this rate
   LengthDistribution prompt = {};
   LengthDistribution output = {};
   int32_t shared_prefix = 0;  // tokens that all prompts begin with, within their length
@@ -45,7 +45,7 @@ struct LoadPlan {
 
 // One request as its client saw it.
 struct RequestTrace {
-  absl::Time arrived;   // when it should have been sent: waiting counts
+  absl::Time arrived;  // when it should have been sent: waiting counts
   int32_t prompt_tokens = 0;
   std::vector<absl::Time> tokens;  // when each came
   absl::Time ended;

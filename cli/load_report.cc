@@ -84,8 +84,8 @@ std::string Curve(const Axis& axis, std::vector<double> values, std::string_view
     const double share = static_cast<double>(i) / kPoints;
     points += fmt::format("{:.1f},{:.1f} ", axis.X(NearestRank(values, share)), Axis::Y(share));
   }
-  return fmt::format(
-      "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>\n", points, colour);
+  return fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>\n",
+                     points, colour);
 }
 
 }  // namespace

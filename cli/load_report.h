@@ -1,4 +1,5 @@
-// What a load test found: percentiles, throughput and bubbles, for people, programs and as a picture.
+// What a load test found: percentiles, throughput and bubbles, for people, programs and as a
+// picture.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

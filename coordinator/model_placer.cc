@@ -185,10 +185,9 @@ absl::StatusOr<OfflinePlan> PlanOffline(const Topology& topology) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ModelPlacer> placer,
                    ModelPlacer::Create(topology, model.get()));
   OfflinePlan offline;
-  ASSIGN_OR_RETURN(
-      offline.request,
-      MakePlanRequest(topology, *model,
-                      SpeedBook::Open(StateFolder(), model->summary().fingerprint)));
+  ASSIGN_OR_RETURN(offline.request,
+                   MakePlanRequest(topology, *model,
+                                   SpeedBook::Open(StateFolder(), model->summary().fingerprint)));
   ASSIGN_OR_RETURN(offline.plan, MakePlan(offline.request));
   for (const PlanStage& stage : offline.plan.stages) {
     ASSIGN_OR_RETURN(const wire::LoadRequest request, placer->MakeLoadRequest(stage.layers));
@@ -238,10 +237,9 @@ absl::StatusOr<std::vector<bool>> ModelPlacer::LayersOf(const wire::WorkerInfo& 
   std::vector<bool> has_layer;
   for (int32_t layer = 0; layer < model_->hyperparams().num_layers; ++layer) {
     ASSIGN_OR_RETURN(const wire::LoadRequest one, MakeLoadRequest({layer, layer + 1}));
-    has_layer.push_back(
-        std::ranges::all_of(one.spec.tensors, [&](const engine::TensorPlacement& tensor) {
-          return has_part[tensor.part];
-        }));
+    has_layer.push_back(std::ranges::all_of(
+        one.spec.tensors,
+        [&](const engine::TensorPlacement& tensor) { return has_part[tensor.part]; }));
   }
   return has_layer;
 }

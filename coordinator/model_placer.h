@@ -51,8 +51,8 @@ class ModelPlacer : public Placer {
   ModelPlacer(const Topology& topology, const ServedModel* model)
       : topology_(topology),
         model_(model),
-        speeds_(SpeedBook::Open(topology.measure ? StateFolder() : "",
-                                model->summary().fingerprint)) {}
+        speeds_(
+            SpeedBook::Open(topology.measure ? StateFolder() : "", model->summary().fingerprint)) {}
   absl::StatusOr<PlanWorker> Describe(const WorkerRegistry& registry, size_t worker,
                                       int workers_of_host);
   absl::StatusOr<std::vector<bool>> LayersOf(const wire::WorkerInfo& info);

@@ -87,11 +87,11 @@ nlohmann::ordered_json PlanToJson(const PlanRequest& request, const Plan& plan,
   const auto known = [&](double value) {
     return plan.speeds_known ? nlohmann::ordered_json(value) : nullptr;
   };
-  json["predicted"] = {{"latency_ms_per_token", known(plan.latency_s_per_token * 1e3)},
-                       {"tokens_per_s", known(plan.tokens_per_s)},
-                       {"prompt_tokens_per_s", plan.prompt_tokens_per_s > 0
-                                                   ? nlohmann::ordered_json(plan.prompt_tokens_per_s)
-                                                   : nullptr}};
+  json["predicted"] = {
+      {"latency_ms_per_token", known(plan.latency_s_per_token * 1e3)},
+      {"tokens_per_s", known(plan.tokens_per_s)},
+      {"prompt_tokens_per_s",
+       plan.prompt_tokens_per_s > 0 ? nlohmann::ordered_json(plan.prompt_tokens_per_s) : nullptr}};
   json["objective"] = ObjectiveName(request.objective);
   json["notes"] = plan.notes;
   return json;

@@ -242,9 +242,10 @@ class Program {
 
 void Explain(const PlanRequest& request, Plan* plan) {
   plan->notes.push_back(
-      Weighted(request)    ? "ranges by the given weights, by exact search"
-      : plan->speeds_known ? "ranges by the workers' speeds, by exact search"
-                           : "speeds are not known: ranges in proportion to memory, by exact search");
+      Weighted(request) ? "ranges by the given weights, by exact search"
+      : plan->speeds_known
+          ? "ranges by the workers' speeds, by exact search"
+          : "speeds are not known: ranges in proportion to memory, by exact search");
   for (size_t w = 0; w < request.workers.size(); ++w) {
     const bool used = std::any_of(plan->stages.begin(), plan->stages.end(),
                                   [w](const PlanStage& stage) { return stage.worker == w; });

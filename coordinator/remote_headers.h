@@ -1,5 +1,5 @@
-// The headers of a model that only workers have: a coordinator without a weight file takes them from
-// those that hold the parts.
+// The headers of a model that only workers have: a coordinator without a weight file takes them
+// from those that hold the parts.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace baton::coordinator {
 
-// The path of the topology's model: where it lies on this host, or else a file in the cache that has the
-// headers alone, with holes for the weights. Waits shortly for workers that do not answer yet. NotFound
-// where neither this host nor a worker has it.
+// The path of the topology's model: where it lies on this host, or else a file in the cache that
+// has the headers alone, with holes for the weights. Waits shortly for workers that do not answer
+// yet. NotFound where neither this host nor a worker has it.
 absl::StatusOr<std::string> FindModelHeaders(const Topology& topology,
                                              wire::WorkerConnector* connector);
 

@@ -16,8 +16,8 @@ using engine::TokenId;
 namespace {
 
 constexpr int32_t kMinChunkRows = 8;  // below, reading the weights dominates
-// What a chunk beside decode rows may add to their step: the time between a stream's tokens must not
-// double.
+// What a chunk beside decode rows may add to their step: the time between a stream's tokens must
+// not double.
 constexpr double kChunkShareOfDecode = 0.7;
 constexpr int32_t kPipelinedChunkRows =
     64;  // the same, where chunks follow each other through stages

@@ -29,8 +29,7 @@ std::string Text(const Json& entry, const char* key) {
 
 template <typename Entry>
 void KeepNewest(std::vector<Entry>* entries) {
-  if (entries->size() > kMaxEntries)
-    entries->erase(entries->begin(), entries->end() - kMaxEntries);
+  if (entries->size() > kMaxEntries) entries->erase(entries->begin(), entries->end() - kMaxEntries);
 }
 
 }  // namespace

@@ -110,9 +110,8 @@ wire::LoadedStage WorkerRegistry::loaded(size_t worker) const {
 
 absl::StatusOr<wire::LinkSpeed> WorkerRegistry::MeasureLink(size_t worker) {
   const std::shared_ptr<wire::WorkerClient> client = ClientOf(worker);
-  return wire::MeasureLink([&](size_t bytes, absl::Duration timeout) {
-    return client->Probe(bytes, timeout);
-  });
+  return wire::MeasureLink(
+      [&](size_t bytes, absl::Duration timeout) { return client->Probe(bytes, timeout); });
 }
 
 absl::Status WorkerRegistry::Load(size_t index, const wire::LoadRequest& request,

@@ -88,7 +88,7 @@ class Worker {
                     std::optional<engine::HiddenStates> hidden, std::function<void()> taken);
   absl::Status CheckBudget(const engine::StageSpec& spec) const;
   absl::StatusOr<std::unique_ptr<NextStage>> MakeNextStage(const wire::LoadRequest& request);
-  void Measure(LoadedUnit* unit);  // before others see it
+  void Measure(LoadedUnit* unit);          // before others see it
   std::shared_ptr<LoadedUnit> TakeUnit();  // waits for the running step
   void UnloadBroken(const std::shared_ptr<LoadedUnit>& unit);
   void RaiseEpoch(uint64_t epoch);  // with mutex_ held

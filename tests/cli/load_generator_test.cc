@@ -84,8 +84,7 @@ TEST(LengthDistribution, DrawsWithinItsBounds) {
     int32_t least, most;
     double least_mean, most_mean;
   };
-  const Case cases[] = {
-      {"7", 7, 7, 7, 7}, {"3-9", 3, 9, 5.5, 6.5}, {"exp:40", 1, 320, 36, 44}};
+  const Case cases[] = {{"7", 7, 7, 7, 7}, {"3-9", 3, 9, 5.5, 6.5}, {"exp:40", 1, 320, 36, 44}};
   for (const Case& test : cases) {
     const LengthDistribution lengths = Lengths(test.text);
     EXPECT_EQ(lengths.max(), test.most) << test.text;

@@ -1,6 +1,6 @@
 // Hundreds of requests through a whole cluster of real stages in one process, under everything at
-// once: stages of different instruction sets, micro-batches, chunks, shared prefixes, guesses, few KV
-// blocks, a worker that dies. Each has the bits of a run alone, unsplit.
+// once: stages of different instruction sets, micro-batches, chunks, shared prefixes, guesses, few
+// KV blocks, a worker that dies. Each has the bits of a run alone, unsplit.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
