@@ -217,8 +217,10 @@ int32_t Scheduler::PromptRows(const Builder& builder) const {
   }
   int32_t rows = room;
   if (options_.num_stages > 1) {
-    // Enough chunks to fill the pipeline, smaller ones towards the end, so that it drains fast.
-    rows = std::max(kPipelinedChunkRows, remaining / (8 * options_.num_stages));
+    // While the first chunk goes through the first stages the others wait, and so do the first ones
+    // for the last chunk: each costs (stages - 1) of its stage times. So many chunks keep that to a
+    // few percent of the prompt.
+    rows = std::max(kPipelinedChunkRows, remaining / (16 * options_.num_stages));
   }
   if (decoding) {
     const auto bearable =
