@@ -19,6 +19,7 @@ using coordinator::GenerationRequest;
 using engine::TokenId;
 
 constexpr int32_t kMaxLength = 1 << 20;
+constexpr absl::Duration kCountersLag = absl::Milliseconds(250);  // a coordinator's are older
 constexpr double kLongestOfMean = 8;  // an exponential distribution is cut there
 
 bool ReadCount(std::string_view text, int32_t* count) {
@@ -173,6 +174,7 @@ LoadResult RunLoad(coordinator::LlmService* service, const LoadPlan& plan) {
   }
   result.requests = traces.Take();
   result.end = absl::Now();
+  absl::SleepFor(kCountersLag);
   result.after = service->cluster();
   return result;
 }

@@ -189,13 +189,21 @@ absl::StatusOr<OfflinePlan> PlanOffline(const Topology& topology) {
                    MakePlanRequest(topology, *model,
                                    SpeedBook::Open(StateFolder(), model->summary().fingerprint)));
   ASSIGN_OR_RETURN(offline.plan, MakePlan(offline.request));
+  std::set<uint32_t> nobodys;  // without tensors: the metadata of a set may be a part of its own
+  for (uint32_t part = 0; part < model->file().parts().size(); ++part) nobodys.insert(part);
   for (const PlanStage& stage : offline.plan.stages) {
     ASSIGN_OR_RETURN(const wire::LoadRequest request, placer->MakeLoadRequest(stage.layers));
     std::set<uint32_t> used;
     for (const engine::TensorPlacement& tensor : request.spec.tensors) used.insert(tensor.part);
     std::vector<std::string>& files = offline.parts.emplace_back();
-    for (const uint32_t part : used) files.push_back(request.spec.parts[part].file_name);
+    for (const uint32_t part : used) {
+      files.push_back(request.spec.parts[part].file_name);
+      nobodys.erase(part);
+    }
   }
+  // Somebody must keep them, for a coordinator that takes the headers from workers.
+  for (const uint32_t part : nobodys)
+    offline.parts[0].push_back(model->file().parts()[part].file_name);
   return offline;
 }
 

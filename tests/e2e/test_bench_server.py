@@ -8,9 +8,9 @@ class BenchServer(cluster.TestCase):
     def test_measures_what_clients_see(self):
         model = cluster.tiny_model(self.folder / "tiny.gguf")
         with cluster.cluster(self.folder, model) as c:
-            load = ("bench", "--server", c.grpc, "--requests", 12, "--prompt", "4-20", "--output", "3")
+            load = ("bench", "--server", c.grpc, "--requests", 12, "--output", "3", "--prompt")
             picture = self.folder / "times.svg"
-            report = cluster.run_json(*load, "--clients", 3, "--shared-prefix", 4, "--plot", picture)
+            report = cluster.run_json(*load, "4-20", "--clients", 3, "--shared-prefix", 4, "--plot", picture)
             self.assertEqual((report["completed"], report["failed"], report["output_tokens"]), (12, 0, 36))
             for kind in ("ttft_ms", "tbt_ms", "latency_ms"):
                 self.assertLessEqual(report[kind]["p50"], report[kind]["p99"])
@@ -20,8 +20,8 @@ class BenchServer(cluster.TestCase):
                 self.assertGreater(stage["steps"], 0)
                 self.assertAlmostEqual(stage["busy_share"] + stage["bubble_share"], 1)
             self.assertIn("</svg>", picture.read_text())
-            self.assertEqual(cluster.run_json(*load, "--rate", 200)["completed"], 12)
-            self.assert_fails(cluster.run(*load, "--prompt", "400-600", "--json"), 64, "the context holds 512")
+            self.assertEqual(cluster.run_json(*load, "exp:8", "--rate", 200)["completed"], 12)
+            self.assert_fails(cluster.run(*load, "400-600", "--json"), 64, "the context holds 512")
         self.assert_fails(cluster.run("bench", "--server", "127.0.0.1:1", "--json"), 69, "nobody listens")
         self.assert_fails(cluster.run("bench", "--json"), 64)
 
