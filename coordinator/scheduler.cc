@@ -220,7 +220,7 @@ int32_t Scheduler::PromptRows(const Builder& builder) const {
     // While the first chunk goes through the first stages the others wait, and so do the first ones
     // for the last chunk: each costs (stages - 1) of its stage times. So many chunks keep that to a
     // few percent of the prompt.
-    rows = std::max(kPipelinedChunkRows, remaining / (16 * options_.num_stages));
+    rows = std::max(kPipelinedChunkRows, remaining / (8 * options_.num_stages));
   }
   if (decoding) {
     const auto bearable =
