@@ -220,7 +220,7 @@ int32_t Scheduler::PromptRows(const Builder& builder) const {
     // While the first chunk goes through the first stages the others wait, and so do the first ones
     // for the last chunk: each costs (stages - 1) of its stage times. So many chunks keep that to a
     // few percent of the prompt.
-    rows = std::max(kPipelinedChunkRows, remaining / (8 * options_.num_stages));
+    rows = std::max(kPipelinedChunkRows, remaining / (16 * options_.num_stages));
   }
   if (decoding) {
     const auto bearable =
@@ -401,7 +401,9 @@ void Scheduler::ApplyResults(const Part& part, std::span<const RowResult> result
   if (found == sequences_.end()) return;  // cancelled meanwhile
   Sequence* sequence = found->second.get();
   sequence->awaited -= static_cast<int32_t>(results.size());
-  if (!results.empty()) sequence->failures = 0;
+  // A chunk before the last known token, as in a replay: guesses may be on their way behind it.
+  if (results.empty()) return;
+  sequence->failures = 0;
   const std::vector<TokenId> draft = std::exchange(sequence->draft, {});
   size_t accepted = 0;
   for (size_t i = 0; i < results.size(); ++i) {

@@ -68,7 +68,7 @@ const BadBody kBadBodies[] = {
     {"ChoiceOfUnknownTool", OpenAiEndpoint::kChat,
      Chat(R"(,"tools":[{"type":"function","function":{"name":"f"}}],)"
           R"("tool_choice":{"type":"function","function":{"name":"g"}})"),
-     "tool_choice: 'g' is none", "tool_choice"},
+     "tool_choice: g is none", "tool_choice"},
     {"NoPrompt", OpenAiEndpoint::kCompletion, "{}", "prompt:", "prompt"},
     {"PromptAsNumber", OpenAiEndpoint::kCompletion, R"({"prompt":5})", "prompt:", "prompt"},
     {"NegativeToken", OpenAiEndpoint::kCompletion, R"({"prompt":[1,-2]})", "prompt:", "prompt"},
