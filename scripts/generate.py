@@ -9,9 +9,12 @@ import pathlib
 import sys
 import tempfile
 
-import grpc
-import grpc_tools
-from grpc_tools import protoc
+try:
+    import grpc
+    import grpc_tools
+    from grpc_tools import protoc
+except ImportError as e:
+    sys.exit(f"generate.py: error: {e}\nhint: pip install grpcio grpcio-tools")
 
 PROTO = pathlib.Path(__file__).resolve().parent.parent / "proto"
 
