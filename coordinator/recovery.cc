@@ -129,9 +129,9 @@ void Recovery::BringUp() {
       return;
     }
     registry_->DetachAll();
-    if (!gave_up && GivesUp(status, absl::Now() - trouble_since_)) {
-      gave_up = true;
-      pipeline_->Refuse(Unavailable("{}", Message(status)));
+    const bool gives_up = !gave_up && GivesUp(status, absl::Now() - trouble_since_);
+    gave_up = gave_up || gives_up;
+    if (gives_up) {
       const std::lock_guard lock(mutex_);
       const absl::Status failure =
           absl::IsDeadlineExceeded(status) ? Unavailable("{}", Message(status)) : status;
@@ -142,6 +142,8 @@ void Recovery::BringUp() {
              : first ? ClusterState::kLoading
                      : ClusterState::kRecovering,
              Message(status));
+    // Whoever is refused and asks for the state finds the failed one.
+    if (gives_up) pipeline_->Refuse(Unavailable("{}", Message(status)));
     if (!Wait(delay)) return;
     delay = std::min(2 * delay, options_.longest_delay);
   }
