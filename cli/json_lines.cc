@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "cli/output.h"
+#include "engine/base/json.h"
 #include "engine/base/quote.h"
 
 namespace baton::cli {
@@ -19,7 +20,7 @@ int HexValue(char c) {
 
 absl::StatusOr<nlohmann::ordered_json> AnswerLine(std::string_view line,
                                                   const JsonLineFunction& answer) {
-  ASSIGN_OR_RETURN(const nlohmann::ordered_json object, ParseJson(line, "not JSON"));
+  ASSIGN_OR_RETURN(const nlohmann::ordered_json object, engine::ParseJson(line, "not JSON"));
   if (!object.is_object()) return InvalidArgument("got {}, expected an object", object.type_name());
   return answer(object);
 }
@@ -36,14 +37,6 @@ absl::Status AnswerJsonLines(const JsonLineFunction& answer) {
     RETURN_IF_ERROR(PrintJson(*document));
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<nlohmann::ordered_json> ParseJson(std::string_view text, std::string_view name) {
-  try {
-    return nlohmann::ordered_json::parse(text);
-  } catch (const nlohmann::json::exception& e) {
-    return InvalidArgument("{}: {}", name, engine::Escaped(e.what(), 300));
-  }
 }
 
 absl::StatusOr<bool> BoolField(const nlohmann::ordered_json& object, const char* key, bool absent) {

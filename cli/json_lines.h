@@ -18,7 +18,6 @@ using JsonLineFunction =
 absl::Status AnswerJsonLines(const JsonLineFunction& answer);
 
 // One JSON value; InvalidArgument says where it stops being one.
-absl::StatusOr<nlohmann::ordered_json> ParseJson(std::string_view text, std::string_view name);
 
 // Fields of such an object; InvalidArgument names a field of a wrong kind.
 absl::StatusOr<bool> BoolField(const nlohmann::ordered_json& object, const char* key, bool absent);

@@ -9,6 +9,7 @@
 #include "cli/json_lines.h"
 #include "cli/output.h"
 #include "cli/vocabulary_model.h"
+#include "engine/base/json.h"
 #include "engine/base/quote.h"
 #include "engine/text/chat_template.h"
 
@@ -39,12 +40,11 @@ absl::StatusOr<std::optional<std::tm>> ParseNow(const std::string& text) {
 absl::StatusOr<engine::ChatTemplate> LoadTemplate(const std::string& path,
                                                   nlohmann::ordered_json& defaults) {
   ASSIGN_OR_RETURN(std::string source, ReadTextFile(path));
-  if (const auto document =
-          nlohmann::ordered_json::parse(source, nullptr, /*allow_exceptions=*/false);
-      document.is_object() && document.contains("template")) {
-    ASSIGN_OR_RETURN(source, StringField(document, "template"));
+  if (const auto document = engine::ParseJson(source, path);
+      document.ok() && document->is_object() && document->contains("template")) {
+    ASSIGN_OR_RETURN(source, StringField(*document, "template"));
     for (const char* key : {"bos_token", "eos_token"}) {
-      if (document.contains(key)) defaults[key] = document[key];
+      if (document->contains(key)) defaults[key] = (*document)[key];
     }
   }
   auto parsed = engine::ChatTemplate::Parse(source);
@@ -75,7 +75,7 @@ absl::Status Run(const Flags& flags) {
                                            : LoadModelTemplate(flags.model, defaults);
   if (!chat_template.ok()) return chat_template.status();
   ASSIGN_OR_RETURN(const std::string text, ReadStdin());
-  ASSIGN_OR_RETURN(nlohmann::ordered_json input, ParseJson(text, "standard input"));
+  ASSIGN_OR_RETURN(nlohmann::ordered_json input, engine::ParseJson(text, "standard input"));
   if (!input.is_object())
     return InvalidArgument("standard input: got {}, expected an object", input.type_name());
   for (const auto& [key, value] : defaults.items()) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/base/json.h"
 #include "engine/sampling/grammar.h"
 #include "engine/text/utf8.h"
 
@@ -11,7 +12,6 @@ namespace baton::coordinator {
 namespace {
 
 constexpr size_t kMaxChoices = 16;
-constexpr int kMaxJsonDepth = 64;
 
 std::string Dump(const Json& value) {
   return value.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
@@ -258,9 +258,10 @@ absl::Status NormalizeMessage(std::string_view place, Json* message) {
     if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
     Json& function = call["function"];
     if (!function.contains("arguments") || !function["arguments"].is_string()) continue;
-    Json arguments = Json::parse(function["arguments"].get_ref<const std::string&>(), nullptr,
-                                 /*allow_exceptions=*/false);
-    if (arguments.is_object()) function["arguments"] = std::move(arguments);
+    // A model may have written what is no JSON: it stays text.
+    absl::StatusOr<Json> arguments =
+        engine::ParseJson(function["arguments"].get_ref<const std::string&>(), "arguments");
+    if (arguments.ok() && arguments->is_object()) function["arguments"] = *std::move(arguments);
   }
   return absl::OkStatus();
 }
@@ -324,21 +325,6 @@ absl::StatusOr<std::vector<GenerationRequest>> ReadCompletionPrompts(
   return requests;
 }
 
-// Parses with a bound on depth, which the library's own recursion lacks.
-absl::StatusOr<Json> ParseBody(std::string_view body) {
-  int depth = 0;
-  bool too_deep = false;
-  const Json::parser_callback_t watch = [&](int at, Json::parse_event_t, Json&) {
-    depth = std::max(depth, at);
-    too_deep = too_deep || at > kMaxJsonDepth;
-    return !too_deep;
-  };
-  Json parsed = Json::parse(body, watch, /*allow_exceptions=*/false);
-  if (too_deep) return InvalidArgument("body: JSON nested deeper than {}", kMaxJsonDepth);
-  if (!parsed.is_object()) return InvalidArgument("body: expected one JSON object");
-  return parsed;
-}
-
 // ---- answers to bodies
 
 // The API knows no other ends of an answer; errors have their own shape.
@@ -390,7 +376,8 @@ std::string ParameterOf(std::string_view message) {
 }  // namespace
 
 absl::StatusOr<OpenAiCall> ParseOpenAiCall(OpenAiEndpoint endpoint, std::string_view body) {
-  ASSIGN_OR_RETURN(const Json json, ParseBody(body));
+  ASSIGN_OR_RETURN(const Json json, engine::ParseJson(body, "body"));
+  if (!json.is_object()) return InvalidArgument("body: expected one JSON object");
   OpenAiCall call;
   call.endpoint = endpoint;
   GenerationRequest base;

@@ -6,19 +6,13 @@
 #include "coordinator/request_check.h"
 #include "engine/arch/fingerprint.h"
 #include "engine/arch/supported.h"
+#include "engine/base/json.h"
 #include "engine/base/quote.h"
 
 namespace baton::coordinator {
 namespace {
 
 constexpr int32_t kDefaultContext = 4096;
-
-absl::StatusOr<nlohmann::ordered_json> ParseJson(const std::string& text, std::string_view what) {
-  nlohmann::ordered_json json =
-      nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return InvalidArgument("{}: not valid JSON", what);
-  return json;
-}
 
 absl::Status CheckMessages(const nlohmann::ordered_json& messages) {
   if (!messages.is_array())
@@ -118,7 +112,7 @@ void ServedModel::Summarize(const Topology& topology) {
 
 absl::StatusOr<engine::PromptText> ServedModel::RenderChat(const ChatPrompt& prompt) const {
   if (!template_) return template_error_;
-  ASSIGN_OR_RETURN(nlohmann::ordered_json messages, ParseJson(prompt.messages_json, "messages"));
+  ASSIGN_OR_RETURN(nlohmann::ordered_json messages, engine::ParseJson(prompt.messages_json, "messages"));
   RETURN_IF_ERROR(CheckMessages(messages));
   nlohmann::ordered_json input = nlohmann::ordered_json::object();
   input["messages"] = std::move(messages);
@@ -130,11 +124,11 @@ absl::StatusOr<engine::PromptText> ServedModel::RenderChat(const ChatPrompt& pro
   input["bos_token"] = spelled(tokenizer_->bos());
   input["eos_token"] = spelled(tokenizer_->eos());
   if (!prompt.tools_json.empty()) {
-    ASSIGN_OR_RETURN(input["tools"], ParseJson(prompt.tools_json, "tools"));
+    ASSIGN_OR_RETURN(input["tools"], engine::ParseJson(prompt.tools_json, "tools"));
   }
   if (!prompt.template_args_json.empty()) {
     ASSIGN_OR_RETURN(const nlohmann::ordered_json args,
-                     ParseJson(prompt.template_args_json, "template_args"));
+                     engine::ParseJson(prompt.template_args_json, "template_args"));
     if (!args.is_object())
       return InvalidArgument("template_args: got {}, expected an object", args.type_name());
     for (const auto& [key, value] : args.items()) {

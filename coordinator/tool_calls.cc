@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "engine/base/json.h"
 #include "engine/base/quote.h"
 #include "engine/sampling/grammar.h"
 
@@ -106,26 +107,6 @@ absl::StatusOr<Choice> ReadChoice(const Json& choice, const std::vector<std::str
   return Choice::kRequired;
 }
 
-// Length of the JSON value at the beginning of `text`, an object or a list; npos: it goes on.
-size_t LengthOfValue(std::string_view text) {
-  int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      in_string = c != '"';
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      ++depth;
-    } else if (c == '}' || c == ']') {
-      if (--depth <= 0) return i + 1;
-    }
-  }
-  return kNotFound;
-}
-
 size_t SkipSpaces(std::string_view text, size_t from) {
   return std::min(text.find_first_not_of(" \t\r\n", from), text.size());
 }
@@ -173,6 +154,23 @@ absl::StatusOr<Tools> ReadTools(const Json& body) {
     RETURN_IF_ERROR(Prefixed(engine::Grammar::FromJsonSchema(tools.schema).status(), "tools"));
   }
   return tools;
+}
+
+size_t ValueEnd::Find(std::string_view text) {
+  for (; read_ < text.size(); ++read_) {
+    const char c = text[read_];
+    if (in_string_) {
+      if (c == '\\') ++read_;  // what it escapes may come with the next piece
+      in_string_ = c != '"';
+    } else if (c == '"') {
+      in_string_ = true;
+    } else if (c == '{' || c == '[') {
+      ++depth_;
+    } else if (c == '}' || c == ']') {
+      if (--depth_ <= 0) return read_ + 1;
+    }
+  }
+  return std::string_view::npos;
 }
 
 std::vector<AnswerPart> ToolCallReader::Append(std::string_view text) {
@@ -236,6 +234,7 @@ bool ToolCallReader::ReadText(std::vector<AnswerPart>* parts) {
   pending_.erase(0, end);
   in_call_ = mark != kNotFound;
   value_begin_ = in_call_ ? mark_end - end : 0;
+  value_end_ = {};
   return in_call_;
 }
 
@@ -244,7 +243,7 @@ bool ToolCallReader::ReadCall(std::vector<AnswerPart>* parts) {
   if (begin == pending_.size()) return false;
   size_t length = 0;
   if (pending_[begin] == '{' || pending_[begin] == '[') {
-    length = LengthOfValue(std::string_view(pending_).substr(begin));
+    length = value_end_.Find(std::string_view(pending_).substr(begin));
     if (length == kNotFound) return false;
   }
   const std::vector<AnswerPart> calls = CallsIn(std::string_view(pending_).substr(begin, length));
@@ -262,9 +261,10 @@ bool ToolCallReader::ReadCall(std::vector<AnswerPart>* parts) {
 }
 
 std::vector<AnswerPart> ToolCallReader::CallsIn(std::string_view json) const {
-  const Json value = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  const absl::StatusOr<Json> value = engine::ParseJson(json, "call");
   std::vector<AnswerPart> calls;
-  for (const Json& call : value.is_array() ? value : Json::array({value})) {
+  if (!value.ok()) return calls;
+  for (const Json& call : value->is_array() ? *value : Json::array({*value})) {
     if (!call.is_object() || !call.contains("name") || !call["name"].is_string()) return {};
     const std::string& name = call["name"].get_ref<const std::string&>();
     if (std::find(names_.begin(), names_.end(), name) == names_.end()) return {};

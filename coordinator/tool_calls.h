@@ -32,6 +32,19 @@ struct AnswerPart {
   std::string arguments;  // a JSON object
 };
 
+// Where a JSON object or list ends that comes in pieces: each byte is looked at once.
+class ValueEnd {
+ public:
+  // Bytes of the value at the beginning of `text`, which goes on where it ended at the call before;
+  // npos: it is not complete.
+  size_t Find(std::string_view text);
+
+ private:
+  size_t read_ = 0;
+  int depth_ = 0;
+  bool in_string_ = false;
+};
+
 // Finds the calls in an answer that comes in pieces. Text that may turn out to be a call is held
 // back until that is known. Owner: one choice of an answer. One thread.
 class ToolCallReader {
@@ -54,6 +67,7 @@ class ToolCallReader {
   std::string pending_;           // not given out yet
   bool in_call_ = false;          // pending_ begins with a mark or with what may be a call
   size_t value_begin_ = 0;        // in_call_: of the JSON value, in pending_
+  ValueEnd value_end_;            // in_call_: its end
   std::string_view close_after_;  // in_call_: mark that ends it
   std::string_view close_;        // mark that comes next; empty: none
   bool blank_ = true;             // nothing but white space since the beginning or the last call

@@ -1,5 +1,7 @@
 #include "proto/load_convert.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "engine/base/quote.h"
@@ -38,6 +40,9 @@ absl::Status CheckNumbers(const v1::LoadStageRequest& message) {
   for (const IntegerField& field : fields) RETURN_IF_ERROR(CheckRange(field));
   return absl::OkStatus();
 }
+
+// A measurement that is no number, or a negative one, is none.
+double Measured(double value) { return std::isfinite(value) && value > 0 ? value : 0; }
 
 // A worker looks parts up in its own folder: a name must not lead out of it.
 bool IsFileName(std::string_view name) {
@@ -181,13 +186,13 @@ LoadedStage FromProto(const v1::LoadedStage& message) {
           .kv_bytes = message.kv_bytes(),
           .warnings = {message.warnings().begin(), message.warnings().end()},
           .spec_hash = message.spec_hash(),
-          .speed = {.one_row_us = message.speed().one_row_us(),
-                    .many_rows_us = message.speed().many_rows_us(),
-                    .many_rows = message.speed().many_rows(),
-                    .prompt_us = message.speed().prompt_us(),
-                    .prompt_rows = message.speed().prompt_rows()},
-          .next_link = {.round_trip_us = message.next_link().round_trip_us(),
-                        .bytes_per_s = message.next_link().bytes_per_s()}};
+          .speed = {.one_row_us = Measured(message.speed().one_row_us()),
+                    .many_rows_us = Measured(message.speed().many_rows_us()),
+                    .many_rows = std::max(message.speed().many_rows(), 0),
+                    .prompt_us = Measured(message.speed().prompt_us()),
+                    .prompt_rows = std::max(message.speed().prompt_rows(), 0)},
+          .next_link = {.round_trip_us = Measured(message.next_link().round_trip_us()),
+                        .bytes_per_s = Measured(message.next_link().bytes_per_s())}};
 }
 
 void ToProto(const WorkerInfo& info, v1::WorkerInfo* message) {

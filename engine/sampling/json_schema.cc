@@ -7,6 +7,7 @@
 #include <set>
 #include <span>
 
+#include "engine/base/json.h"
 #include "engine/sampling/grammar.h"
 
 namespace baton::engine {
@@ -364,8 +365,7 @@ class SchemaCompiler {
 };
 
 absl::StatusOr<std::shared_ptr<const Grammar>> Grammar::FromJsonSchema(std::string_view schema) {
-  const Json document = Json::parse(schema, nullptr, /*allow_exceptions=*/false);
-  if (document.is_discarded()) return InvalidArgument("schema: not valid JSON");
+  ASSIGN_OR_RETURN(const Json document, ParseJson(schema, "schema"));
   return SchemaCompiler(document).Compile();
 }
 

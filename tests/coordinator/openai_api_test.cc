@@ -129,6 +129,14 @@ TEST(OpenAiCall, TemplatesGetMessagesAsTheyExpectThem) {
                      R"({"function":{"name":"f","arguments":"{\"x\": 1}"}}]}]})"),
             R"([{"role":"assistant","content":"",)"
             R"("tool_calls":[{"function":{"name":"f","arguments":{"x":1}}}]}])");
+  // Nested deeper than anybody can write down again: it stays the text that it was.
+  const std::string deep =
+      R"({\"a\":)" + std::string(200'000, '[') + std::string(200'000, ']') + "}";
+  EXPECT_EQ(Messages(R"({"messages":[{"role":"assistant","content":"","tool_calls":[)"
+                     R"({"function":{"arguments":")" +
+                     deep + R"("}}]}]})"),
+            R"([{"role":"assistant","content":"","tool_calls":[{"function":{"arguments":")" + deep +
+                R"("}}]}])");
 }
 
 constexpr char kTools[] =

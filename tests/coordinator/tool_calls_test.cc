@@ -14,6 +14,10 @@ struct AnswerCase {
   std::vector<std::pair<std::string, std::string>> calls;
 };
 
+// A model that is asked to may nest what overflows the stack of whoever writes it down again.
+const std::string kDeep =
+    R"({"name":"f","arguments":{"a":)" + std::string(200, '[') + std::string(200, ']') + "}}";
+
 const AnswerCase kAnswers[] = {
     {"Text", "It is 5 < 6, [see] {this}.", "It is 5 < 6, [see] {this}.", {}},
     {"Alone",
@@ -44,6 +48,7 @@ const AnswerCase kAnswers[] = {
     {"OtherJson", R"({"answer": 42} is it)", R"({"answer": 42} is it)", {}},
     {"NoJsonInMarks", "<tool_call>f(1)</tool_call>", "<tool_call>f(1)</tool_call>", {}},
     {"CutOff", R"(<tool_call>{"name":"f","argu)", R"(<tool_call>{"name":"f","argu)", {}},
+    {"TooDeep", kDeep, kDeep, {}},
     {"AlmostAMark", "a <tool", "a <tool", {}},
 };
 
