@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "kernels/host_device.h"
+#include "kernels/kv_type.h"
 #include "kernels/quant_types.h"
 
 namespace baton::kernels {
@@ -72,8 +73,6 @@ inline float* OutRow(const MatMulArgs& a, int32_t r) {
 }
 }  // namespace BATON_ISA_NAMESPACE
 
-enum class KvFormat : uint8_t { kF16, kF32, kQ8_0 };
-
 // A query of attention and where its part of the answer goes.
 struct AttentionQuery {
   const float* q = nullptr;  // [key_dim]
@@ -84,7 +83,7 @@ struct AttentionQuery {
 };
 // One KV head, one chunk of positions, some queries.
 struct AttentionTask {
-  KvFormat format = KvFormat::kF16;
+  KvType format = KvType::kF16;
   int32_t key_dim = 0;
   int32_t value_dim = 0;
   bool value_in_key = false;
@@ -108,7 +107,13 @@ constexpr int64_t AttentionScratchFloats(int32_t key_dim, int32_t value_dim) {
   return int64_t{kMaxTaskQueries} * kAttentionChunk + int64_t{kKvBlock} * (key_dim + value_dim);
 }
 
-enum class UnaryOp : uint8_t { kSilu, kGeluTanh, kGeluErf, kGeluQuick, kRelu, kReluSquared };
+// Tables of them are filled by this list, so that none forgets one.
+#define BATON_FOR_EACH_UNARY_OP(Do) \
+  Do(kSilu) Do(kGeluTanh) Do(kGeluErf) Do(kGeluQuick) Do(kRelu) Do(kReluSquared)
+
+#define BATON_NAME(op) op,
+enum class UnaryOp : uint8_t { BATON_FOR_EACH_UNARY_OP(BATON_NAME) };
+#undef BATON_NAME
 inline constexpr int kNumUnaryOps = 6;
 
 struct KernelSet {

@@ -32,7 +32,8 @@ ENGINE = {
 # What a folder may see of another: path prefixes. Without a row: all of it.
 ONLY = {
     # The numeric core is the backend's affair; everybody may know the types and their layouts.
-    ("engine", "kernels"): ("kernels/quant_types.h", "kernels/block_layouts.h", "kernels/exact_math.h"),
+    ("engine", "kernels"): ("kernels/quant_types.h", "kernels/block_layouts.h", "kernels/exact_math.h",
+                          "kernels/kv_type.h"),
     ("proto", "kernels"): ("kernels/quant_types.h",),
     ("worker", "kernels"): ("kernels/quant_types.h",),
     ("coordinator", "kernels"): ("kernels/quant_types.h",),

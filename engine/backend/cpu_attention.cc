@@ -20,17 +20,6 @@ using kernels::kMaxTaskQueries;
 
 constexpr int kBlocksPerChunk = kAttentionChunk / kKvBlock;
 
-kernels::KvFormat FormatOf(KvType type) {
-  switch (type) {
-    case KvType::kF16:
-      return kernels::KvFormat::kF16;
-    case KvType::kF32:
-      return kernels::KvFormat::kF32;
-    case KvType::kQ8_0:
-      return kernels::KvFormat::kQ8_0;
-  }
-  std::abort();
-}
 // One number of each position in a block, or for kQ8_0 a number and its share of a scale.
 size_t VectorBytes(KvType type, int32_t dim) {
   switch (type) {
@@ -207,7 +196,7 @@ struct AttentionCall {
                   item.kv_head) *
                      head_bytes;
     }
-    kernels->attend({.format = FormatOf(cache->type),
+    kernels->attend({.format = cache->type,
                      .key_dim = cache->key_dim,
                      .value_dim = cache->value_dim,
                      .value_in_key = cache->value_in_key,

@@ -10,21 +10,9 @@ namespace {
 using kernels::CudaAttentionArgs;
 using kernels::CudaKv;
 
-kernels::KvFormat FormatOf(KvType type) {
-  switch (type) {
-    case KvType::kF16:
-      return kernels::KvFormat::kF16;
-    case KvType::kF32:
-      return kernels::KvFormat::kF32;
-    case KvType::kQ8_0:
-      return kernels::KvFormat::kQ8_0;
-  }
-  std::abort();
-}
-
 CudaKv KvOf(const KvLayer& layer) {
   return {.blocks = layer.blocks != nullptr ? static_cast<uint8_t*>(layer.blocks->data()) : nullptr,
-          .format = FormatOf(layer.type),
+          .format = layer.type,
           .num_kv_heads = layer.num_kv_heads,
           .key_dim = layer.key_dim,
           .value_dim = layer.value_dim,

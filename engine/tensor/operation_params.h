@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/kv_type.h"
+
 namespace baton::engine {
 
-enum class KvType : uint8_t { kF16, kF32, kQ8_0 };
+using kernels::KvType;
 
 enum class NormKind : uint8_t { kRms, kLayer };
 

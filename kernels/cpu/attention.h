@@ -11,16 +11,16 @@
 namespace baton::kernels {
 inline namespace BATON_ISA_NAMESPACE {
 
-template <KvFormat Format>
+template <KvType Format>
 struct KvElement;
 template <>
-struct KvElement<KvFormat::kF16> {
+struct KvElement<KvType::kF16> {
   using Type = uint16_t;
   static Lanes Load(const Type* p) { return Lanes::LoadHalves(p); }
   static float LoadOne(Type v) { return HalfToFloat(v); }
 };
 template <>
-struct KvElement<KvFormat::kF32> {
+struct KvElement<KvType::kF32> {
   using Type = float;
   static Lanes Load(const Type* p) { return Lanes::Load(p); }
   static float LoadOne(Type v) { return v; }
@@ -28,7 +28,7 @@ struct KvElement<KvFormat::kF32> {
 
 // Rounded caches are always widened first: int8 times a half is exact as a float.
 template <>
-struct KvElement<KvFormat::kQ8_0> {
+struct KvElement<KvType::kQ8_0> {
   using Type = int8_t;
 };
 inline void WidenQ8(int8_t value, const uint8_t* scale, float* to) {
@@ -69,7 +69,7 @@ inline VisibleRange Visible(const AttentionTask& task, int32_t position) {
 }
 
 // scores[q][0, 32) of Queries queries against one block of keys.
-template <KvFormat Format, int Queries>
+template <KvType Format, int Queries>
 inline void ScoreBlock(const typename KvElement<Format>::Type* keys, int32_t key_dim,
                        const float* const* q, float* const* scores) {
   constexpr int kRegisters = kKvBlock / Lanes::kSize;
@@ -125,7 +125,7 @@ inline void SoftmaxChunk(const AttentionTask& task, const AttentionQuery& query,
 }
 
 // partial[0, value_dim) += weights[begin, end) times those values of a block.
-template <KvFormat Format, int Registers>
+template <KvType Format, int Registers>
 inline void AddValues(const typename KvElement<Format>::Type* values, int32_t value_dim,
                       const float* weights, int32_t begin, int32_t end, int32_t d, float* partial) {
   Lanes sums[Registers];
@@ -139,7 +139,7 @@ inline void AddValues(const typename KvElement<Format>::Type* values, int32_t va
   }
   for (int r = 0; r < Registers; ++r) sums[r].Store(partial + d + r * Lanes::kSize);
 }
-template <KvFormat Format>
+template <KvType Format>
 inline void AddBlockValues(const typename KvElement<Format>::Type* values, int32_t value_dim,
                            const float* weights, int32_t begin, int32_t end, float* partial) {
   int32_t d = 0;
@@ -162,25 +162,25 @@ inline void AddBlockValues(const typename KvElement<Format>::Type* values, int32
 // Widened once, a block serves many queries at a load each.
 inline constexpr int kQueriesWorthWidening = 5;
 
-template <KvFormat Format>
-inline constexpr int kFewestWidened = Format == KvFormat::kF32    ? kMaxTaskQueries + 1
-                                      : Format == KvFormat::kQ8_0 ? 1
-                                                                  : kQueriesWorthWidening;
+template <KvType Format>
+inline constexpr int kFewestWidened = Format == KvType::kF32    ? kMaxTaskQueries + 1
+                                      : Format == KvType::kQ8_0 ? 1
+                                                                : kQueriesWorthWidening;
 
-template <KvFormat Format>
+template <KvType Format>
 inline void WidenKeys(const typename KvElement<Format>::Type* keys, int32_t key_dim, float* to) {
-  if constexpr (Format == KvFormat::kQ8_0) {
+  if constexpr (Format == KvType::kQ8_0) {
     WidenQ8Keys(keys, key_dim, to);
   } else {
     for (int32_t i = 0; i < key_dim * kKvBlock; i += Lanes::kSize)
       KvElement<Format>::Load(keys + i).Store(to + i);
   }
 }
-template <KvFormat Format>
+template <KvType Format>
 inline void WidenValues(const typename KvElement<Format>::Type* keys, int32_t key_dim,
                         int32_t value_dim, float* to) {
   const auto* values = keys + int64_t{key_dim} * kKvBlock;
-  if constexpr (Format == KvFormat::kQ8_0) {
+  if constexpr (Format == KvType::kQ8_0) {
     WidenQ8Values(values + 2 * KvGroups(key_dim) * kKvBlock, value_dim, to);
   } else {
     for (int32_t i = 0; i < value_dim * kKvBlock; i += Lanes::kSize)
@@ -194,7 +194,7 @@ inline void TurnRound(const float* keys, int32_t value_dim, float* to) {
   }
 }
 
-template <KvFormat Format>
+template <KvType Format>
 inline void ScoreQueries(const typename KvElement<Format>::Type* keys, int32_t key_dim,
                          const float* const* q, float* const* scores, int queries) {
   int i = 0;
@@ -225,7 +225,7 @@ struct AttentionPass {
   }
 };
 
-template <KvFormat Format>
+template <KvType Format>
 inline void ScoreBlockOf(const AttentionPass& pass, int32_t block) {
   using Element = typename KvElement<Format>::Type;
   const AttentionTask& task = pass.task;
@@ -241,14 +241,14 @@ inline void ScoreBlockOf(const AttentionPass& pass, int32_t block) {
   }
   if (queries >= kFewestWidened<Format>) {
     WidenKeys<Format>(keys, task.key_dim, pass.widened);
-    ScoreQueries<KvFormat::kF32>(pass.widened, task.key_dim, q, scores, queries);
+    ScoreQueries<KvType::kF32>(pass.widened, task.key_dim, q, scores, queries);
     return;
   }
-  if constexpr (Format != KvFormat::kQ8_0)
+  if constexpr (Format != KvType::kQ8_0)
     ScoreQueries<Format>(keys, task.key_dim, q, scores, queries);
 }
 
-template <KvFormat Format>
+template <KvType Format>
 inline void AddValuesOf(const AttentionPass& pass, int32_t block) {
   using Element = typename KvElement<Format>::Type;
   const AttentionTask& task = pass.task;
@@ -270,16 +270,15 @@ inline void AddValuesOf(const AttentionPass& pass, int32_t block) {
     const float* weights = pass.Scores(i) + block * kKvBlock;
     float* partial = task.queries[i].partial;
     if (widen) {
-      AddBlockValues<KvFormat::kF32>(values, task.value_dim, weights, seen.begin, seen.end,
-                                     partial);
-    } else if constexpr (Format != KvFormat::kQ8_0) {
+      AddBlockValues<KvType::kF32>(values, task.value_dim, weights, seen.begin, seen.end, partial);
+    } else if constexpr (Format != KvType::kQ8_0) {
       const Element* stored = keys + int64_t{task.key_dim} * kKvBlock;
       AddBlockValues<Format>(stored, task.value_dim, weights, seen.begin, seen.end, partial);
     }
   }
 }
 
-template <KvFormat Format>
+template <KvType Format>
 void AttendAs(const AttentionTask& task) {
   AttentionPass pass{task, {}, task.scratch + int64_t{kMaxTaskQueries} * kAttentionChunk};
   for (int32_t i = 0; i < task.num_queries; ++i) {
@@ -295,12 +294,12 @@ void AttendAs(const AttentionTask& task) {
 }
 inline void Attend(const AttentionTask& task) {
   switch (task.format) {
-    case KvFormat::kF16:
-      return AttendAs<KvFormat::kF16>(task);
-    case KvFormat::kF32:
-      return AttendAs<KvFormat::kF32>(task);
-    case KvFormat::kQ8_0:
-      return AttendAs<KvFormat::kQ8_0>(task);
+    case KvType::kF16:
+      return AttendAs<KvType::kF16>(task);
+    case KvType::kF32:
+      return AttendAs<KvType::kF32>(task);
+    case KvType::kQ8_0:
+      return AttendAs<KvType::kQ8_0>(task);
   }
 }
 

@@ -170,12 +170,7 @@ inline void FillFloatOps(KernelSet& set) {
 #define BATON_FILL_UNARY(op)                                        \
   set.unary[static_cast<int>(UnaryOp::op)] = UnaryRow<UnaryOp::op>; \
   set.gated[static_cast<int>(UnaryOp::op)] = GatedRow<UnaryOp::op>;
-  BATON_FILL_UNARY(kSilu)
-  BATON_FILL_UNARY(kGeluTanh)
-  BATON_FILL_UNARY(kGeluErf)
-  BATON_FILL_UNARY(kGeluQuick)
-  BATON_FILL_UNARY(kRelu)
-  BATON_FILL_UNARY(kReluSquared)
+  BATON_FOR_EACH_UNARY_OP(BATON_FILL_UNARY)
 #undef BATON_FILL_UNARY
   set.gated_swiglu_clamped = GatedSwigluClamped;
   set.rope_halves = RopeHalves;

@@ -40,10 +40,10 @@ __device__ inline const uint16_t* ValueScales(const CudaKv& kv, const uint8_t* h
 }
 
 // How the numbers of a format are read and written; `head` is a KV head's part of a block.
-template <KvFormat>
+template <KvType>
 struct Stored;
 template <>
-struct Stored<KvFormat::kF32> {
+struct Stored<KvType::kF32> {
   using Number = float;
   __device__ static void LoadEight(const float* p, float (&to)[8]) {
 #pragma unroll
@@ -59,7 +59,7 @@ struct Stored<KvFormat::kF32> {
   __device__ static float Narrow(float v) { return v; }
 };
 template <>
-struct Stored<KvFormat::kF16> {
+struct Stored<KvType::kF16> {
   using Number = uint16_t;
   __device__ static void LoadEight(const uint16_t* p, float (&to)[8]) {
     const uint4 vector = *reinterpret_cast<const uint4*>(p);
@@ -76,7 +76,7 @@ struct Stored<KvFormat::kF16> {
   }
 };
 template <>
-struct Stored<KvFormat::kQ8_0> {
+struct Stored<KvType::kQ8_0> {
   using Number = int8_t;
   __device__ static void LoadEight(const int8_t* p, float (&to)[8]) {
     const uint2 vector = *reinterpret_cast<const uint2*>(p);
@@ -90,25 +90,25 @@ struct Stored<KvFormat::kQ8_0> {
 };
 
 // Dimensions d to d + 7 of a key.
-template <KvFormat Format>
+template <KvType Format>
 __device__ inline void LoadKey(const CudaKv& kv, const uint8_t* head, int32_t d, int32_t slot,
                                float (&to)[8]) {
   const auto* keys = reinterpret_cast<const typename Stored<Format>::Number*>(head);
   Stored<Format>::LoadEight(keys + KeyAt(d, slot), to);
-  if constexpr (Format == KvFormat::kQ8_0) {  // int8 times a half is exact
+  if constexpr (Format == KvType::kQ8_0) {  // int8 times a half is exact
     const float scale = HalfToFloat(KeyScales(kv, head)[KeyScaleAt(d / 32, slot)]);
 #pragma unroll
     for (float& v : to) v *= scale;
   }
 }
-template <KvFormat Format>
+template <KvType Format>
 __device__ inline float LoadValue(const CudaKv& kv, const uint8_t* head, int32_t d, int32_t slot) {
   using Number = typename Stored<Format>::Number;
   const auto* numbers =
       reinterpret_cast<const Number*>(kv.value_in_key ? head : head + CudaValuesAt(kv));
   const float value =
       Stored<Format>::Widen(numbers[kv.value_in_key ? KeyAt(d, slot) : ValueAt(kv, d, slot)]);
-  if constexpr (Format == KvFormat::kQ8_0) {
+  if constexpr (Format == KvType::kQ8_0) {
     const uint16_t scale = kv.value_in_key ? KeyScales(kv, head)[KeyScaleAt(d / 32, slot)]
                                            : ValueScales(kv, head)[ValueScaleAt(kv, d / 32, slot)];
     return value * HalfToFloat(scale);
@@ -136,7 +136,7 @@ struct RowPlace {
   }
 };
 
-template <KvFormat Format>
+template <KvType Format>
 __global__ void StoreRows(CudaKv kv, CudaLayout layout, CudaMatrix k, CudaMatrix v) {
   using Number = typename Stored<Format>::Number;
   const int64_t row = blockIdx.x;
@@ -162,7 +162,7 @@ struct RoundedNumber {
 __device__ inline RoundedNumber RoundInGroup(float x) {
   float largest = AbsOf(x);
   for (int d = 16; d > 0; d /= 2) largest = MaxOf(largest, __shfl_xor_sync(kAllLanes, largest, d));
-  const uint16_t half = Stored<KvFormat::kF16>::Narrow(largest / 127.0f);
+  const uint16_t half = Stored<KvType::kF16>::Narrow(largest / 127.0f);
   const float scale = HalfToFloat(half);
   const float scaled = scale > 0 ? x / scale : 0.0f;
   const float bounded = scaled > 127.0f ? 127.0f : scaled > -127.0f ? scaled : -127.0f;
@@ -197,13 +197,13 @@ void StoreKv(const CudaKv& kv, const CudaLayout& layout, CudaMatrix k, CudaMatri
              CudaStream stream) {
   const dim3 grid(static_cast<unsigned>(k.rows)), block(kStoreThreads);
   switch (kv.format) {
-    case KvFormat::kF16:
-      BATON_LAUNCH(StoreRows<KvFormat::kF16>, grid, block, 0, stream, kv, layout, k, v);
+    case KvType::kF16:
+      BATON_LAUNCH(StoreRows<KvType::kF16>, grid, block, 0, stream, kv, layout, k, v);
       break;
-    case KvFormat::kF32:
-      BATON_LAUNCH(StoreRows<KvFormat::kF32>, grid, block, 0, stream, kv, layout, k, v);
+    case KvType::kF32:
+      BATON_LAUNCH(StoreRows<KvType::kF32>, grid, block, 0, stream, kv, layout, k, v);
       break;
-    case KvFormat::kQ8_0:
+    case KvType::kQ8_0:
       BATON_LAUNCH(StoreRowsQ8, grid, block, 0, stream, kv, layout, k, v);
       break;
   }
@@ -256,7 +256,7 @@ __device__ inline const uint8_t* HeadOfBlock(const CudaKv& kv, int32_t id, int32
 }
 
 // Scores of a block of 32 positions, one a lane.
-template <KvFormat Format>
+template <KvType Format>
 __device__ inline void ScoreBlock(const CudaAttentionArgs& a, const QueryGroup& group,
                                   const AttentionArrays& arrays, const uint8_t* head,
                                   int32_t chunk_begin, int32_t block) {
@@ -312,7 +312,7 @@ __device__ inline void SoftmaxOfQuery(QueryGroup& group, const AttentionArrays& 
 
 // sums[i] += weights times values of dimension d, over positions [begin, end) of the chunk; where
 // not all queries see all of them, each takes its own.
-template <KvFormat Format, bool AllSee>
+template <KvType Format, bool AllSee>
 __device__ inline void AddValues(const CudaAttentionArgs& a, const QueryGroup& group,
                                  const AttentionArrays& arrays, const int32_t* table,
                                  int32_t kv_head, int32_t d, int32_t begin, int32_t end,
@@ -335,7 +335,7 @@ __device__ inline void AddValues(const CudaAttentionArgs& a, const QueryGroup& g
 }
 
 // One chunk of positions: its weighted values are merged into arrays.sums and group.merged.
-template <KvFormat Format>
+template <KvType Format>
 __device__ inline void AttendChunk(const CudaAttentionArgs& a, QueryGroup& group,
                                    const AttentionArrays& arrays, const int32_t* table,
                                    int32_t kv_head, int32_t chunk, bool first) {
@@ -432,7 +432,7 @@ struct QueryItem {
 };
 
 // Queries [begin, end) of an item, all of one sequence.
-template <KvFormat Format>
+template <KvType Format>
 __device__ inline void AttendQueries(const CudaAttentionArgs& a, const QueryItem& item,
                                      int32_t begin, int32_t end, QueryGroup& group,
                                      const AttentionArrays& arrays) {
@@ -487,7 +487,7 @@ __device__ inline void AttendQueries(const CudaAttentionArgs& a, const QueryItem
 }
 
 // grid: [items, chunks or 1].
-template <KvFormat Format>
+template <KvType Format>
 __global__ void __launch_bounds__(kThreads) Attend(CudaAttentionArgs a) {
   BATON_DYNAMIC_SHARED(float, memory);
   __shared__ QueryGroup group;
@@ -538,7 +538,7 @@ __global__ void MergeChunks(CudaAttentionArgs a) {
   }
 }
 
-template <KvFormat Format>
+template <KvType Format>
 void AttendAs(const CudaAttentionArgs& a, CudaStream stream) {
   const int32_t heads = a.num_heads / a.kv.num_kv_heads;
   const unsigned items = CeilDiv(a.q.rows, a.rows_together) *
@@ -558,12 +558,12 @@ void AttendAs(const CudaAttentionArgs& a, CudaStream stream) {
 
 void AttendRows(const CudaAttentionArgs& args, CudaStream stream) {
   switch (args.kv.format) {
-    case KvFormat::kF16:
-      return AttendAs<KvFormat::kF16>(args, stream);
-    case KvFormat::kF32:
-      return AttendAs<KvFormat::kF32>(args, stream);
-    case KvFormat::kQ8_0:
-      return AttendAs<KvFormat::kQ8_0>(args, stream);
+    case KvType::kF16:
+      return AttendAs<KvType::kF16>(args, stream);
+    case KvType::kF32:
+      return AttendAs<KvType::kF32>(args, stream);
+    case KvType::kQ8_0:
+      return AttendAs<KvType::kQ8_0>(args, stream);
   }
 }
 

@@ -84,18 +84,18 @@ struct CudaLayout {
 // followed by their scales [groups, 32 positions], values by theirs [32 positions, groups].
 struct CudaKv {
   uint8_t* blocks = nullptr;
-  KvFormat format = KvFormat::kF16;
+  KvType format = KvType::kF16;
   int32_t num_kv_heads = 0;
   int32_t key_dim = 0;
   int32_t value_dim = 0;
   bool value_in_key = false;
 };
 // Bytes of one number, but for kQ8_0's scales.
-constexpr int KvNumberBytes(KvFormat format) {
-  return format == KvFormat::kF32 ? 4 : format == KvFormat::kF16 ? 2 : 1;
+constexpr int KvNumberBytes(KvType format) {
+  return format == KvType::kF32 ? 4 : format == KvType::kF16 ? 2 : 1;
 }
-constexpr int64_t KvScaleBytes(KvFormat format, int32_t dim) {
-  return format == KvFormat::kQ8_0 ? int64_t{2} * KvGroups(dim) * kKvBlock : 0;
+constexpr int64_t KvScaleBytes(KvType format, int32_t dim) {
+  return format == KvType::kQ8_0 ? int64_t{2} * KvGroups(dim) * kKvBlock : 0;
 }
 constexpr int64_t CudaKeyBytes(const CudaKv& kv) {  // without scales
   return int64_t{kKvBlock} * ((kv.key_dim + 7) / 8 * 8) * KvNumberBytes(kv.format);

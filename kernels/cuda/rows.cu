@@ -317,12 +317,7 @@ void FillCudaRows(CudaApi& api) {
 #define BATON_FILL_UNARY(op)                                         \
   api.unary[static_cast<int>(UnaryOp::op)] = UnaryRows<UnaryOp::op>; \
   api.gated[static_cast<int>(UnaryOp::op)] = GatedRows<UnaryOp::op>;
-  BATON_FILL_UNARY(kSilu)
-  BATON_FILL_UNARY(kGeluTanh)
-  BATON_FILL_UNARY(kGeluErf)
-  BATON_FILL_UNARY(kGeluQuick)
-  BATON_FILL_UNARY(kRelu)
-  BATON_FILL_UNARY(kReluSquared)
+  BATON_FOR_EACH_UNARY_OP(BATON_FILL_UNARY)
 #undef BATON_FILL_UNARY
   api.gated_swiglu_clamped = GatedSwigluClamped;
   api.add_fine_parts = AddFineParts;

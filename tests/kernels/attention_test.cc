@@ -16,7 +16,7 @@ namespace {
 struct Shape {
   int32_t key_dim, value_dim;
   bool value_in_key;
-  KvFormat format;
+  KvType format;
   float softcap;
   int32_t window;
 };
@@ -33,8 +33,8 @@ std::vector<float> Attend(const KernelSet& set, const Shape& shape) {
     for (int64_t i = 0; i < elements; ++i) {
       const float f = normal(random);
       const uint16_t half = FloatToHalf(f);
-      if (shape.format == KvFormat::kF32) memcpy(&block[4 * i], &f, 4);
-      if (shape.format == KvFormat::kF16) memcpy(&block[2 * i], &half, 2);
+      if (shape.format == KvType::kF32) memcpy(&block[4 * i], &f, 4);
+      if (shape.format == KvType::kF16) memcpy(&block[2 * i], &half, 2);
     }
     blocks.push_back(block.data());
   }
@@ -74,9 +74,9 @@ std::vector<float> Attend(const KernelSet& set, const Shape& shape) {
 
 TEST(AttentionTest, AllSetsGiveTheSameBits) {
   const std::vector<Shape> shapes = {
-      {64, 64, false, KvFormat::kF16, 0, 0}, {64, 64, false, KvFormat::kF32, 0, 0},
-      {24, 20, false, KvFormat::kF16, 3, 0}, {128, 128, false, KvFormat::kF16, 0, 40},
-      {40, 32, true, KvFormat::kF16, 0, 0},  {40, 33, true, KvFormat::kF32, 0, 10},
+      {64, 64, false, KvType::kF16, 0, 0}, {64, 64, false, KvType::kF32, 0, 0},
+      {24, 20, false, KvType::kF16, 3, 0}, {128, 128, false, KvType::kF16, 0, 40},
+      {40, 32, true, KvType::kF16, 0, 0},  {40, 33, true, KvType::kF32, 0, 10},
   };
   const auto sets = baton::testing::KernelSetsUnderTest();
   for (const Shape& shape : shapes) {
