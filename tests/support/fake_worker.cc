@@ -210,6 +210,8 @@ class FakeCluster::Worker {
       }
     }
     if (time > absl::ZeroDuration()) std::this_thread::sleep_for(absl::ToChronoNanoseconds(time));
+    // Born again, and nobody has loaded it yet: the worker before it does not know.
+    if (kv_.empty()) failure = Unavailable("no stage is loaded");
     if (!failure.ok()) {
       Tell(wire::StepFailed{batch->id, batch->epoch, failure});
       return;
