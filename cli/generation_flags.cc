@@ -4,11 +4,10 @@
 #include <absl/time/clock.h>
 
 #include <CLI/CLI.hpp>
-#include <fstream>
-#include <iterator>
 
 #include "cli/exit_code.h"
 #include "cli/flag_values.h"
+#include "cli/output.h"
 #include "engine/base/quote.h"
 
 namespace baton::cli {
@@ -27,10 +26,8 @@ absl::StatusOr<std::pair<engine::TokenId, float>> ParseBias(const std::string& t
 
 absl::StatusOr<std::string> ReadSchema(const std::string& flag) {
   if (!flag.starts_with('@')) return flag;
-  std::ifstream file(flag.substr(1), std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (file.fail() && !file.eof()) return NotFound("--json-schema: cannot read {}", flag.substr(1));
-  return text;
+  auto text = ReadTextFile(flag.substr(1));
+  return text.ok() ? text : Prefixed(text.status(), "--json-schema");
 }
 
 }  // namespace

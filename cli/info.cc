@@ -7,7 +7,9 @@
 
 #include "cli/commands.h"
 #include "cli/exit_code.h"
+#include "cli/model_path.h"
 #include "cli/model_report.h"
+#include "cli/model_source.h"
 #include "cli/output.h"
 #include "engine/arch/supported.h"
 #include "engine/base/quote.h"
@@ -92,11 +94,15 @@ absl::Status FolderInfo(const InfoFlags& flags) {
 
 CommandBody DefineInfo(CLI::App& app) {
   auto flags = std::make_shared<InfoFlags>();
-  app.add_option("file", flags->path, "GGUF file, first part of a split set, or folder")
+  app.add_option("file", flags->path,
+                 "GGUF file, first part of a split set, folder, or a name (hf:…, ollama:…)")
       ->required();
   app.add_flag("--full", flags->full, "Arrays and long texts whole");
   app.add_flag("--json", flags->json, "One JSON document");
   return [flags]() -> absl::Status {
+    if (IsModelName(flags->path)) {
+      ASSIGN_OR_RETURN(flags->path, FindModel(flags->path));
+    }
     std::error_code ignored;
     return fs::is_directory(flags->path, ignored) ? FolderInfo(*flags) : FileInfo(*flags);
   };

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "cli/exit_code.h"
+#include "cli/model_source.h"
 #include "engine/base/quote.h"
 
 namespace baton::cli {
@@ -20,10 +21,7 @@ std::string ModelCacheDir() {
 absl::StatusOr<std::string> FindModel(const std::string& name) {
   std::error_code ignored;
   if (fs::exists(name, ignored)) return name;
-  if (name.starts_with("hf:") || name.starts_with("ollama:")) {
-    return WithHint(Unimplemented("{}: this build does not fetch models", engine::Named(name)),
-                    "fetch the file yourself and give its path");
-  }
+  if (IsModelName(name)) return FetchModel(name, ModelCacheDir());
   if (name.find('/') == std::string::npos) {
     const std::string cached = ModelCacheDir() + "/" + name;
     for (const std::string& path : {cached, cached + ".gguf"}) {
@@ -31,7 +29,7 @@ absl::StatusOr<std::string> FindModel(const std::string& name) {
     }
     return WithHint(
         NotFound("{}: no such file, here or in {}", engine::Named(name), ModelCacheDir()),
-        "scripts/fetch_model.sh smollm2 fetches a small model");
+        "hf:ORG/REPO:QUANT and ollama:NAME fetch a model");
   }
   return NotFound("{}: no such file", engine::Named(name));
 }

@@ -186,6 +186,7 @@ ClusterStatus FromMessage(const v1::ClusterInfo& from) {
   counts.accepted_tokens = from.accepted_tokens();
   counts.preemptions = from.preemptions();
   to.pipeline.tokens_per_s = from.tokens_per_s();
+  to.bottleneck = from.bottleneck();
   for (const v1::ClusterInfo::Worker& worker : from.workers()) {
     to.workers.push_back(FromMessage(worker));
     if (worker.layer_end() == worker.layer_begin()) continue;
@@ -194,7 +195,9 @@ ClusterStatus FromMessage(const v1::ClusterInfo& from) {
                                   .queue_us = worker.queue_us(),
                                   .compute_us = worker.compute_us(),
                                   .step_ms = worker.stage_ms(),
-                                  .busy_share = worker.busy_share()});
+                                  .busy_share = worker.busy_share(),
+                                  .queue_ms = worker.queue_ms(),
+                                  .link_ms = worker.link_ms()});
   }
   return to;
 }
@@ -307,6 +310,14 @@ class GrpcService : public RemoteService {
     return const_cast<GrpcService*>(this)->FetchCluster(kUnaryTimeout).value_or(ClusterStatus());
   }
 
+  absl::StatusOr<std::string> Trace(std::string_view request_id) override {
+    v1::GetTraceRequest request;
+    request.set_request_id(std::string(request_id));
+    ASSIGN_OR_RETURN(
+        v1::GetTraceResponse response,
+        Call<v1::GetTraceResponse>(&v1::Inference::Stub::GetTrace, request, kUnaryTimeout));
+    return std::move(*response.mutable_chrome_json());
+  }
   absl::Status DrainWorker(std::string_view name, absl::Time deadline) override {
     v1::DrainWorkerRequest request;
     request.set_name(std::string(name));

@@ -13,7 +13,21 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kMiB = 1 << 20;
 
-Json WorkerJson(const WorkerSnapshot& worker) {
+// The stage that a worker has, or -1.
+int StageOf(const ClusterStatus& cluster, size_t worker) {
+  const auto& placement = cluster.state.placement;
+  for (size_t stage = 0; stage < placement.size() && stage < cluster.pipeline.stages.size();
+       ++stage) {
+    if (placement[stage].worker == worker) return static_cast<int>(stage);
+  }
+  return -1;
+}
+
+Json WorkerJson(const ClusterStatus& cluster, size_t index) {
+  const WorkerSnapshot& worker = cluster.workers[index];
+  const int stage = StageOf(cluster, index);
+  const coordinator::StageStats stats =
+      stage >= 0 ? cluster.pipeline.stages[static_cast<size_t>(stage)] : coordinator::StageStats();
   return {{"name", worker.name},
           {"address", worker.address},
           {"pid", worker.info.pid > 0 ? Json(worker.info.pid) : Json(nullptr)},
@@ -26,17 +40,11 @@ Json WorkerJson(const WorkerSnapshot& worker) {
           {"rss_bytes", worker.info.rss_bytes},
           {"weight_bytes_received", worker.info.weight_bytes_received},
           {"load_progress", worker.load_progress},
-          {"round_trip_ms", absl::ToDoubleMilliseconds(worker.round_trip)}};
-}
-
-// The stage that a worker has, or -1.
-int StageOf(const ClusterStatus& cluster, size_t worker) {
-  const auto& placement = cluster.state.placement;
-  for (size_t stage = 0; stage < placement.size() && stage < cluster.pipeline.stages.size();
-       ++stage) {
-    if (placement[stage].worker == worker) return static_cast<int>(stage);
-  }
-  return -1;
+          {"round_trip_ms", absl::ToDoubleMilliseconds(worker.round_trip)},
+          {"stage_ms", stats.step_ms},
+          {"queue_ms", stats.queue_ms},
+          {"link_ms", stats.link_ms},
+          {"busy_share", stats.busy_share}};
 }
 
 std::string WorkerLine(const ClusterStatus& cluster, size_t index, size_t name_width) {
@@ -50,7 +58,8 @@ std::string WorkerLine(const ClusterStatus& cluster, size_t index, size_t name_w
       static_cast<double>(worker.info.rss_bytes) / kMiB);
   if (stage >= 0) {
     const coordinator::StageStats& stats = cluster.pipeline.stages[static_cast<size_t>(stage)];
-    line += fmt::format("  {:>6.2f} ms {:>3.0f}% busy", stats.step_ms, stats.busy_share * 100);
+    line += fmt::format("  {:>6.2f} ms {:>3.0f}% busy, link in {:.2f} ms", stats.step_ms,
+                        stats.busy_share * 100, stats.link_ms);
   }
   if (worker.state == coordinator::WorkerState::kLoading)
     line += fmt::format("  loaded {:.0f}%", worker.load_progress * 100);
@@ -62,7 +71,7 @@ std::string WorkerLine(const ClusterStatus& cluster, size_t index, size_t name_w
 
 Json StatusJson(const ClusterStatus& cluster) {
   Json workers = Json::array();
-  for (const WorkerSnapshot& worker : cluster.workers) workers.push_back(WorkerJson(worker));
+  for (size_t i = 0; i < cluster.workers.size(); ++i) workers.push_back(WorkerJson(cluster, i));
   return {{"state", coordinator::ClusterStateName(cluster.state.state)},
           {"reason", cluster.state.reason.empty() ? Json(nullptr) : Json(cluster.state.reason)},
           {"epoch", cluster.state.epoch},
@@ -77,7 +86,8 @@ Json StatusJson(const ClusterStatus& cluster) {
           {"sequences",
            {{"running", cluster.pipeline.scheduler.running},
             {"waiting", cluster.pipeline.scheduler.waiting}}},
-          {"tokens_per_s", cluster.pipeline.tokens_per_s}};
+          {"tokens_per_s", cluster.pipeline.tokens_per_s},
+          {"bottleneck", cluster.bottleneck}};
 }
 
 std::string StatusText(const ClusterStatus& cluster) {
@@ -89,9 +99,10 @@ std::string StatusText(const ClusterStatus& cluster) {
   size_t width = 0;
   for (const WorkerSnapshot& worker : cluster.workers) width = std::max(width, worker.name.size());
   for (size_t i = 0; i < cluster.workers.size(); ++i) text += WorkerLine(cluster, i, width);
-  return text + fmt::format("{} running, {} waiting; {:.1f} tokens/s; {} of {} KV blocks used\n",
-                            scheduler.running, scheduler.waiting, cluster.pipeline.tokens_per_s,
-                            scheduler.kv_blocks_used, scheduler.kv_blocks_total);
+  text += fmt::format("{} running, {} waiting; {:.1f} tokens/s; {} of {} KV blocks used\n",
+                      scheduler.running, scheduler.waiting, cluster.pipeline.tokens_per_s,
+                      scheduler.kv_blocks_used, scheduler.kv_blocks_total);
+  return cluster.bottleneck.empty() ? text : text + cluster.bottleneck + "\n";
 }
 
 }  // namespace baton::cli

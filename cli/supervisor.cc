@@ -118,7 +118,8 @@ void Supervisor::WaitForEvents(absl::Time until) {
 
 void Supervisor::Forward(Running& running) {
   if (!running.process) return;
-  for (const std::string& line : running.process->ReadLines()) {
+  for (std::string& line : running.process->ReadLines()) {
+    if (line.ends_with('\r')) line.pop_back();  // from a terminal, as of ssh
     if (auto ready = ParseReadyLine(line)) running.ready = std::move(ready);
     if (line.starts_with(kErrorPrefix)) running.last_error = line.substr(kErrorPrefix.size());
     std::fprintf(stderr, "%s | %s\n", running.program.name.c_str(), line.c_str());

@@ -5,6 +5,7 @@
 
 #include "cli/exit_code.h"
 #include "cli/model_path.h"
+#include "cli/model_source.h"
 
 namespace baton::cli {
 
@@ -13,7 +14,9 @@ absl::StatusOr<coordinator::Topology> ReadTopology(const std::string& path) {
     return NotFound("{}: no such file", path);
   auto topology = coordinator::LoadTopology(path);
   if (!topology.ok()) return AsBadData(topology.status());
-  if (std::error_code ignored; !std::filesystem::exists(topology->model, ignored)) {
+  if (IsModelName(topology->model)) {
+    ASSIGN_OR_RETURN(topology->model, FindModel(topology->model));
+  } else if (std::error_code ignored; !std::filesystem::exists(topology->model, ignored)) {
     const std::string name = std::filesystem::path(topology->model).filename();
     if (auto cached = FindModel(name); cached.ok()) topology->model = *cached;
   }

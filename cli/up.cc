@@ -1,14 +1,19 @@
-// baton up: the workers that a topology file says how to launch, and the coordinator, as children
-// of this process.
+// baton up: the workers that a topology file says how to launch, here or by ssh, and the
+// coordinator, as children of this process.
+#include <spdlog/spdlog.h>
+
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/detached.h"
 #include "cli/exit_code.h"
 #include "cli/ready_line.h"
+#include "cli/ssh_command.h"
 #include "cli/supervisor.h"
 #include "cli/topology_file.h"
+#include "proto/version.h"
 
 namespace baton::cli {
 namespace {
@@ -17,27 +22,34 @@ constexpr char kOurselves[] = "/proc/self/exe";
 constexpr std::string_view kCoordinator = "coordinator";
 constexpr absl::Duration kWorkerStart = absl::Seconds(30);
 
+struct Flags {
+  std::string file;
+  bool copy = false;
+  bool detach = false;
+};
+
 using coordinator::Topology;
 using coordinator::WorkerEntry;
 
-absl::StatusOr<std::vector<WorkerEntry>> LocalWorkers(const Topology& topology) {
-  std::vector<WorkerEntry> local;
+bool IsRemote(const WorkerEntry& entry) { return entry.launch.starts_with("ssh:"); }
+
+std::vector<WorkerEntry> WorkersToStart(const Topology& topology) {
+  std::vector<WorkerEntry> ours;
   for (const auto* workers : {&topology.workers, &topology.spares}) {
     for (const WorkerEntry& entry : *workers) {
-      if (entry.launch == "local") local.push_back(entry);
-      if (entry.launch.starts_with("ssh:")) {
-        return WithHint(Unimplemented("{}:{}: worker {}: launch: got {}, expected local or none",
-                                      topology.file, entry.line, entry.name, entry.launch),
-                        "start it there with `baton worker`, and say `launch: none`");
-      }
+      if (entry.launch != "none") ours.push_back(entry);
     }
   }
-  return local;
+  return ours;
 }
 
+// Where a copy of this build lies on other hosts, below the home folder.
+std::string CopiedProgram() { return fmt::format(".cache/baton/bin/baton-{}", wire::BuildId()); }
+
 std::vector<std::string> WorkerCommand(const Topology& topology, const WorkerEntry& entry,
+                                       const std::string& program,
                                        const std::optional<ReadyLine>& last) {
-  std::vector<std::string> command = {kOurselves, "worker",   "--name",
+  std::vector<std::string> command = {program,    "worker",   "--name",
                                       entry.name, "--listen", last ? last->grpc : entry.address};
   const auto add = [&command](const char* flag, const std::string& value) {
     if (!value.empty()) command.insert(command.end(), {flag, value});
@@ -49,7 +61,7 @@ std::vector<std::string> WorkerCommand(const Topology& topology, const WorkerEnt
   if (entry.memory_bytes > 0) add("--memory", std::to_string(entry.memory_bytes));
   if (entry.mlock) command.push_back("--mlock");
   if (topology.insecure) command.push_back("--insecure");
-  return command;
+  return IsRemote(entry) ? SshCommand(entry.launch, command) : command;
 }
 
 std::vector<std::string> CoordinatorCommand(const std::string& file,
@@ -66,13 +78,19 @@ std::vector<std::string> CoordinatorCommand(const std::string& file,
   return command;
 }
 
-absl::Status StartAll(const std::string& file, const Topology& topology,
+absl::Status StartAll(const std::string& file, bool copy, const Topology& topology,
                       const std::vector<WorkerEntry>& local, Supervisor& supervisor) {
   for (const WorkerEntry& entry : local) {
-    RETURN_IF_ERROR(
-        supervisor.Start({.name = entry.name, .command = [&topology, entry](const auto& last) {
-                            return WorkerCommand(topology, entry, last);
-                          }}));
+    std::string program = kOurselves;
+    if (IsRemote(entry)) {
+      program = copy ? CopiedProgram() : SshProgram(entry.launch);
+      spdlog::info("{}: starting on {}", entry.name, SshTarget(entry.launch));
+      if (copy) RETURN_IF_ERROR(Prefixed(CopyOurselves(entry.launch, program), entry.name));
+    }
+    RETURN_IF_ERROR(supervisor.Start(
+        {.name = entry.name, .command = [&topology, entry, program](const auto& last) {
+           return WorkerCommand(topology, entry, program, last);
+         }}));
   }
   RETURN_IF_ERROR(supervisor.WaitUntilReady(kWorkerStart));
   RETURN_IF_ERROR(
@@ -84,11 +102,16 @@ absl::Status StartAll(const std::string& file, const Topology& topology,
                                    absl::Seconds(10));
 }
 
-absl::Status Run(const std::string& file) {
-  ASSIGN_OR_RETURN(const Topology topology, ReadTopology(file));
-  ASSIGN_OR_RETURN(const std::vector<WorkerEntry> local, LocalWorkers(topology));
+absl::Status Run(const Flags& flags) {
+  ASSIGN_OR_RETURN(const Topology topology, ReadTopology(flags.file));
+  if (flags.detach) {
+    std::vector<std::string> again = {"up", "-f", flags.file};
+    if (flags.copy) again.push_back("--copy");
+    return StartDetached(flags.file, again);
+  }
+  const std::vector<WorkerEntry> local = WorkersToStart(topology);
   Supervisor supervisor;
-  absl::Status status = StartAll(file, topology, local, supervisor);
+  absl::Status status = StartAll(flags.file, flags.copy, topology, local, supervisor);
   if (status.ok()) {
     PrintReadyLine(supervisor.ready(kCoordinator));
     status = supervisor.Run();
@@ -100,9 +123,16 @@ absl::Status Run(const std::string& file) {
 }  // namespace
 
 CommandBody DefineUp(CLI::App& app) {
-  auto file = std::make_shared<std::string>();
-  app.add_option("-f,--file", *file, "Topology file")->required();
-  return [file] { return Run(*file); };
+  auto flags = std::make_shared<Flags>();
+  app.footer(app.get_footer() +
+             "\n\nStarts workers with `launch: local` as children, those with `launch: "
+             "ssh://user@host`\nby the system's ssh, and leaves the others alone. What they say "
+             "comes under their names.\nAll end with this process.");
+  app.add_option("-f,--file", flags->file, "Topology file")->required();
+  app.add_flag("--copy", flags->copy, "Copy this program to the hosts that ssh reaches");
+  app.add_flag("-d,--detach", flags->detach,
+               "Go on in the background once all is ready; see `baton logs` and `baton down`");
+  return [flags] { return Run(*flags); };
 }
 
 }  // namespace baton::cli

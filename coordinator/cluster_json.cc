@@ -35,6 +35,8 @@ Json WorkerToJson(const ClusterStatus& status, size_t index) {
                {"load_progress", worker.load_progress},
                {"stage_ms", figures.step_ms},
                {"busy_share", figures.busy_share},
+               {"queue_ms", figures.queue_ms},
+               {"link_ms", figures.link_ms},
                {"round_trip_ms", absl::ToDoubleMilliseconds(worker.round_trip)},
                {"spare", worker.spare},
                {"reason", worker.reason}};
@@ -65,7 +67,9 @@ Json ClusterToJson(const ClusterStatus& status) {
            {{"total", scheduler.kv_blocks_total},
             {"used", scheduler.kv_blocks_used},
             {"cached", scheduler.kv_blocks_cached}}},
-          {"tokens_per_s", status.pipeline.tokens_per_s}};
+          {"tokens_per_s", status.pipeline.tokens_per_s},
+          {"trip_ms", status.pipeline.trip_ms},
+          {"bottleneck", status.bottleneck}};
 }
 
 }  // namespace baton::coordinator

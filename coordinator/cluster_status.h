@@ -38,6 +38,7 @@ struct ClusterStatus {
   std::vector<WorkerSnapshot>
       workers;  // a stage of `pipeline.stages` is state.placement's entry of the same index
   PipelineStats pipeline;
+  std::string bottleneck;  // why it is not faster, for people
 };
 
 }  // namespace baton::coordinator

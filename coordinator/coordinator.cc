@@ -13,6 +13,7 @@
 
 #include "coordinator/answer.h"
 #include "coordinator/answer_grammar.h"
+#include "coordinator/bottleneck.h"
 #include "coordinator/model_placer.h"
 #include "coordinator/open_requests.h"
 #include "coordinator/pipeline.h"
@@ -134,6 +135,7 @@ class ClusterCoordinator : public Coordinator, public LlmService {
   }
   ModelSummary model() const override { return model_->summary(); }
   ClusterStatus cluster() const override;
+  absl::StatusOr<std::string> Trace(std::string_view request_id) override;
   absl::Status DrainWorker(std::string_view name, absl::Time deadline) override {
     return recovery_->Drain(name, deadline);
   }
@@ -147,7 +149,7 @@ class ClusterCoordinator : public Coordinator, public LlmService {
   std::vector<StageOfWorker> Stages() const;
   // Null where the request has no schema.
   absl::StatusOr<std::shared_ptr<AnswerGrammar>> MakeGrammar(const OpenRequest& open);
-  uint64_t Launch(const std::string& request_id, OpenRequest open,
+  uint64_t Launch(const std::string& request_id, const std::string& client_id, OpenRequest open,
                   std::shared_ptr<AnswerGrammar> grammar, int32_t first_token, absl::Time deadline,
                   GenerationSink sink);
 
@@ -247,8 +249,8 @@ absl::StatusOr<uint64_t> ClusterCoordinator::Generate(const GenerationRequest& r
   ASSIGN_OR_RETURN(std::shared_ptr<AnswerGrammar> grammar, MakeGrammar(open));
   const std::string request_id = fmt::format("{}-{}", instance_, ++last_request_);
   open_requests_->Opened(request_id, open);
-  return Launch(request_id, std::move(open), std::move(grammar), /*first_token=*/0,
-                request.deadline, std::move(sink));
+  return Launch(request_id, request.client_id, std::move(open), std::move(grammar),
+                /*first_token=*/0, request.deadline, std::move(sink));
 }
 
 absl::StatusOr<uint64_t> ClusterCoordinator::Resume(std::string_view request_id, int32_t from_token,
@@ -262,8 +264,8 @@ absl::StatusOr<uint64_t> ClusterCoordinator::Resume(std::string_view request_id,
   RETURN_IF_ERROR(CheckTokenIds(open->prompt, model_->hyperparams().vocab_size));
   RETURN_IF_ERROR(CheckTokenIds(open->answer, model_->hyperparams().vocab_size));
   ASSIGN_OR_RETURN(std::shared_ptr<AnswerGrammar> grammar, MakeGrammar(*open));
-  return Launch(std::string(request_id), *std::move(open), std::move(grammar), from_token, deadline,
-                std::move(sink));
+  return Launch(std::string(request_id), "", *std::move(open), std::move(grammar), from_token,
+                deadline, std::move(sink));
 }
 
 absl::StatusOr<std::shared_ptr<AnswerGrammar>> ClusterCoordinator::MakeGrammar(
@@ -278,12 +280,14 @@ absl::StatusOr<std::shared_ptr<AnswerGrammar>> ClusterCoordinator::MakeGrammar(
 }
 
 // Begins an answer, or goes on with what is known of it.
-uint64_t ClusterCoordinator::Launch(const std::string& request_id, OpenRequest open,
-                                    std::shared_ptr<AnswerGrammar> grammar, int32_t first_token,
-                                    absl::Time deadline, GenerationSink sink) {
+uint64_t ClusterCoordinator::Launch(const std::string& request_id, const std::string& client_id,
+                                    OpenRequest open, std::shared_ptr<AnswerGrammar> grammar,
+                                    int32_t first_token, absl::Time deadline, GenerationSink sink) {
   const int32_t context = model_->summary().context_length;
   SequenceRequest sequence;
   sequence.id = ++last_id_;
+  pipeline_->log().Opened(
+      {.id = request_id, .client_id = client_id, .sequence = sequence.id, .opened = absl::Now()});
   AnswerOptions options;
   options.request_id = request_id;
   options.prompt = open.prompt;
@@ -315,6 +319,17 @@ uint64_t ClusterCoordinator::Launch(const std::string& request_id, OpenRequest o
   sequence.deadline = deadline;
   pipeline_->Submit(std::move(sequence));
   return id;
+}
+
+absl::StatusOr<std::string> ClusterCoordinator::Trace(std::string_view request_id) {
+  const auto request = pipeline_->log().Find(request_id);
+  if (!request) {
+    return NotFound("request_id: {}: no such request, or it is too long ago",
+                    request_id.empty() ? "none yet" : engine::Named(request_id));
+  }
+  std::vector<std::string> workers;
+  for (const StageOfWorker& stage : Stages()) workers.push_back(stage.worker);
+  return TraceToJson(*request, pipeline_->log().RecordsOf(request->sequence), workers);
 }
 
 absl::StatusOr<uint64_t> ClusterCoordinator::Score(const ScoreRequest& request, ScoreSink sink) {
@@ -356,6 +371,7 @@ ClusterStatus ClusterCoordinator::cluster() const {
   status.state = recovery_->snapshot();
   status.workers = registry_.Snapshot();
   status.pipeline = pipeline_->stats();
+  status.bottleneck = FindBottleneck(status).text;
   return status;
 }
 

@@ -49,6 +49,7 @@ struct GenerationRequest {
   absl::Time deadline = absl::InfiniteFuture();
   std::optional<bool> speculation;
   std::string grammar_json_schema;  // empty: none; "{}": any JSON
+  std::string client_id;            // the client's own name of it, for traces; may be empty
 };
 
 enum class FinishReason : uint8_t {

@@ -153,7 +153,7 @@ class Gateway : public HttpGateway {
     std::string_view path;
     Method handle;
   };
-  static constexpr int kNumRoutes = 11;
+  static constexpr int kNumRoutes = 12;
   static const RouteRow kRoutes[kNumRoutes];
 
   void Route(const HttpRequest& request, std::shared_ptr<HttpResponder> responder) {
@@ -200,10 +200,11 @@ class Gateway : public HttpGateway {
 
   void Complete(OpenAiEndpoint endpoint, const HttpRequest& request,
                 std::shared_ptr<HttpResponder> responder) {
-    const auto call = ParseOpenAiCall(endpoint, request.body);
+    auto call = ParseOpenAiCall(endpoint, request.body);
     if (!call.ok()) return SendError(*responder, call.status());
     if (absl::Status model = CheckModelName(call->model); !model.ok())
       return SendError(*responder, model);
+    for (GenerationRequest& each : call->requests) each.client_id = request.id;
     const auto exchange = std::make_shared<Exchange>(*call, service_, request.id, responder);
     if (absl::Status begun = exchange->Begin(call->requests); !begun.ok())
       SendError(*responder, begun);
@@ -277,6 +278,16 @@ class Gateway : public HttpGateway {
     SendJson(*responder, 200, ClusterToJson(service_->cluster()));
   }
 
+  // ?request=ID; the latest where absent.
+  void Trace(const HttpRequest& request, std::shared_ptr<HttpResponder> responder) {
+    constexpr std::string_view kKey = "request=";
+    std::string_view id = request.query;
+    id = id.starts_with(kKey) ? id.substr(kKey.size()) : std::string_view();
+    auto trace = service_->Trace(id);
+    if (!trace.ok()) return SendError(*responder, trace.status());
+    responder->Send(200, kJson, *std::move(trace), CorsHeaders());
+  }
+
   void Metrics(const HttpRequest&, std::shared_ptr<HttpResponder> responder) {
     if (!options_.metrics_text)
       return SendError(*responder, NotFound("metrics are not collected here"));
@@ -307,6 +318,7 @@ constexpr Gateway::RouteRow Gateway::kRoutes[Gateway::kNumRoutes] = {
     {"GET", "/health", &Gateway::Health},
     {"GET", "/metrics", &Gateway::Metrics},
     {"GET", "/api/cluster", &Gateway::Cluster},
+    {"GET", "/api/trace", &Gateway::Trace},
     {"GET", "/v1/health", &Gateway::Health},
 };
 

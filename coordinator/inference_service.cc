@@ -402,6 +402,7 @@ void WriteCluster(const ClusterStatus& from, v1::ClusterInfo* to) {
   to->set_rss_bytes(from.rss_bytes);
   to->set_tokens_per_s(from.pipeline.tokens_per_s);
   WriteCounts(from.pipeline.scheduler, to);
+  to->set_bottleneck(from.bottleneck);
   for (const WorkerSnapshot& worker : from.workers) WriteWorker(worker, to->add_workers());
   const size_t stages = std::min(from.state.placement.size(), from.pipeline.stages.size());
   for (size_t i = 0; i < stages; ++i) {
@@ -412,6 +413,8 @@ void WriteCluster(const ClusterStatus& from, v1::ClusterInfo* to) {
     worker->set_steps(from.pipeline.stages[i].steps);
     worker->set_compute_us(from.pipeline.stages[i].compute_us);
     worker->set_queue_us(from.pipeline.stages[i].queue_us);
+    worker->set_queue_ms(from.pipeline.stages[i].queue_ms);
+    worker->set_link_ms(from.pipeline.stages[i].link_ms);
   }
 }
 
@@ -521,6 +524,15 @@ grpc::ServerUnaryReactor* InferenceService::GetCluster(grpc::CallbackServerConte
                                                        v1::ClusterInfo* response) {
   return AnswerOnce(context, [&] {
     WriteCluster(service_->cluster(), response);
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* InferenceService::GetTrace(grpc::CallbackServerContext* context,
+                                                     const v1::GetTraceRequest* request,
+                                                     v1::GetTraceResponse* response) {
+  return AnswerOnce(context, [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(*response->mutable_chrome_json(), service_->Trace(request->request_id()));
     return absl::OkStatus();
   });
 }

@@ -50,6 +50,12 @@ class LlmService {
   };
   virtual absl::StatusOr<RenderedChat> RenderChat(const ChatPrompt& prompt) = 0;
 
+  // Where the time of a recent request went, as JSON that Chrome and Perfetto show. By its id or
+  // the client's; "": the latest.
+  virtual absl::StatusOr<std::string> Trace(std::string_view /*request_id*/) {
+    return Unimplemented("trace: requests are not recorded here");
+  }
+
   virtual ModelSummary model() const = 0;
   virtual ClusterStatus cluster() const = 0;
   virtual absl::Status DrainWorker(std::string_view name, absl::Time deadline) = 0;

@@ -60,6 +60,15 @@ const ClusterRow kClusterRows[] = {
     {"baton_replays_total", MetricType::Counter,
      "Times that all sequences were replayed after a loss.",
      [](const ClusterStatus& s) { return double(s.pipeline.scheduler.restarts); }},
+    {"baton_drafted_tokens_total", MetricType::Counter, "Tokens guessed by prompt lookup.",
+     [](const ClusterStatus& s) { return double(s.pipeline.scheduler.drafted_tokens); }},
+    {"baton_accepted_tokens_total", MetricType::Counter, "Guessed tokens that were right.",
+     [](const ClusterStatus& s) { return double(s.pipeline.scheduler.accepted_tokens); }},
+    {"baton_tokens_per_second", MetricType::Gauge, "New tokens, in the last seconds.",
+     [](const ClusterStatus& s) { return s.pipeline.tokens_per_s; }},
+    {"baton_trip_seconds", MetricType::Gauge,
+     "Recent mean time of a micro-batch's way through all stages and back.",
+     [](const ClusterStatus& s) { return s.pipeline.trip_ms * 1e-3; }},
     {"baton_in_flight", MetricType::Gauge, "Micro-batches on their way through the stages.",
      [](const ClusterStatus& s) { return double(s.pipeline.in_flight); }},
     {"baton_coordinator_rss_bytes", MetricType::Gauge, "Resident memory of the coordinator.",
@@ -83,6 +92,18 @@ const StageRow kStageRows[] = {
      [](const StageStats& s, const WorkerSnapshot&) { return double(s.queue_us) * 1e-6; }},
     {"baton_stage_send_seconds_total", MetricType::Counter, "Time spent handing on.",
      [](const StageStats& s, const WorkerSnapshot&) { return double(s.send_us) * 1e-6; }},
+    {"baton_stage_queue_seconds", MetricType::Gauge,
+     "Recent mean time that a micro-batch waits for the stage.",
+     [](const StageStats& s, const WorkerSnapshot&) { return s.queue_ms * 1e-3; }},
+    {"baton_stage_compute_seconds", MetricType::Gauge,
+     "Recent mean time that the stage computes a micro-batch.",
+     [](const StageStats& s, const WorkerSnapshot&) { return s.step_ms * 1e-3; }},
+    {"baton_stage_link_seconds", MetricType::Gauge,
+     "Recent mean time from the stage before, or the coordinator, into the stage's queue.",
+     [](const StageStats& s, const WorkerSnapshot&) { return s.link_ms * 1e-3; }},
+    {"baton_stage_bubble_share", MetricType::Gauge,
+     "Share of the last seconds in which the stage had nothing to compute.",
+     [](const StageStats& s, const WorkerSnapshot&) { return 1 - s.busy_share; }},
     {"baton_stage_busy_share", MetricType::Gauge,
      "Share of the last seconds spent computing; the rest are bubbles.",
      [](const StageStats& s, const WorkerSnapshot&) { return s.busy_share; }},
@@ -168,6 +189,9 @@ class Metered : public MeteredService {
   }
   absl::StatusOr<RenderedChat> RenderChat(const ChatPrompt& prompt) override {
     return inner_->RenderChat(prompt);
+  }
+  absl::StatusOr<std::string> Trace(std::string_view request_id) override {
+    return inner_->Trace(request_id);
   }
   ModelSummary model() const override { return inner_->model(); }
   ClusterStatus cluster() const override { return inner_->cluster(); }

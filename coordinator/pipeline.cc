@@ -141,6 +141,7 @@ void Pipeline::SubmitReady() {
     const absl::Time now = absl::Now();
     if (in_flight_.empty()) last_progress_ = now;
     in_flight_.emplace(batch->id, Sent{.at = now});
+    log_.Sent(*batch, stages_.size(), now);
     first_->Submit(batch);
   }
 }
@@ -149,6 +150,7 @@ void Pipeline::OnEvent(int32_t stage, const wire::StepResult& result) {
   if (!IsCurrent(result.epoch)) return;
   in_flight_.erase(result.batch_id);
   last_progress_ = absl::Now();
+  log_.Returned(result.batch_id, last_progress_);
   if (const absl::Status status = scheduler_.OnResults(result.batch_id, result.results);
       !status.ok()) {
     scheduler_.OnFailure(result.batch_id, status);
@@ -172,6 +174,7 @@ void Pipeline::OnEvent(int32_t stage, const wire::StepTimed& timed) {
   stats.compute_us += timed.timings.compute_us;
   stats.send_us += timed.timings.send_us;
   last_progress_ = absl::Now();
+  log_.StageDone(timed.batch_id, static_cast<size_t>(stage), timed.timings, last_progress_);
   if (const auto sent = in_flight_.find(timed.batch_id); sent != in_flight_.end()) {
     sent->second.stages_done = std::max(sent->second.stages_done, stage + 1);
   }
@@ -213,12 +216,18 @@ void Pipeline::PublishStats(absl::Time now) {
     window_ = {.begin = now, .new_tokens = scheduler.new_tokens};
     for (const StageStats& stage : stages_) window_.compute_us.push_back(stage.compute_us);
   }
+  const std::vector<HopTimes> hops = log_.hops();
   for (size_t i = 0; i < stages_.size(); ++i) {
+    if (i < hops.size()) {
+      stages_[i].queue_ms = hops[i].queue_ms;
+      stages_[i].link_ms = hops[i].link_ms;
+    }
     stages_[i].step_ms = scheduler_.step_times().stage_us(static_cast<int32_t>(i)) / 1e3;
   }
   stats_.scheduler = scheduler;
   stats_.stages = stages_;
   stats_.in_flight = scheduler_.in_flight();
+  stats_.trip_ms = log_.trip_ms();
 }
 
 }  // namespace baton::coordinator

@@ -19,6 +19,7 @@
 
 #include "coordinator/scheduler.h"
 #include "coordinator/sequence.h"
+#include "coordinator/step_log.h"
 #include "engine/base/status.h"
 #include "proto/worker_client.h"
 
@@ -39,6 +40,8 @@ struct StageStats {
   uint64_t send_us = 0;
   double step_ms = 0;     // of a micro-batch, recently
   double busy_share = 0;  // computing, in the last seconds
+  double queue_ms = 0;    // that a micro-batch waits, recently
+  double link_ms = 0;     // from the stage before into this one's queue, recently
 };
 
 struct PipelineStats {
@@ -46,6 +49,7 @@ struct PipelineStats {
   std::vector<StageStats> stages;
   int32_t in_flight = 0;
   double tokens_per_s = 0;  // in the last seconds
+  double trip_ms = 0;       // of a micro-batch through all stages, recently
 };
 
 class Pipeline {
@@ -78,6 +82,7 @@ class Pipeline {
   // From the transport: results, failures and timings of the worker that has `stage`.
   void OnWorkerEvent(int32_t stage, wire::WorkerEvent event);
 
+  StepLog& log() { return log_; }  // any thread
   PipelineStats stats() const;  // as of the last tenth of a second
 
  private:
@@ -102,6 +107,7 @@ class Pipeline {
   void PublishStats(absl::Time now);
 
   const PipelineOptions options_;
+  StepLog log_;
   const std::function<void(const Failure&)> on_failure_;
 
   // The pipeline's thread only.

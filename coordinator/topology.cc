@@ -280,7 +280,7 @@ void ResolvePaths(const std::filesystem::path& folder, Topology* topology) {
   };
   // A bare name stands for a model in the cache.
   const std::string& model = topology->model;
-  const bool is_path = !model.starts_with("hf:") &&
+  const bool is_path = !model.starts_with("hf:") && !model.starts_with("ollama:") &&
                        (model.find('/') != std::string::npos || model.ends_with(".gguf"));
   if (is_path) resolve(&topology->model);
   if (topology->tls) {

@@ -217,6 +217,7 @@ void ToProto(const WorkerInfo& info, v1::WorkerInfo* message) {
     entry->set_file_name(file.file_name);
     entry->set_bytes(file.bytes);
   }
+  message->set_clock_unix_ms(info.clock_unix_ms);
 }
 
 WorkerInfo FromProto(const v1::WorkerInfo& message) {
@@ -239,7 +240,8 @@ WorkerInfo FromProto(const v1::WorkerInfo& message) {
           .stage = FromProto(message.stage()),
           .epoch = message.epoch(),
           .weight_bytes_received = message.weight_bytes_received(),
-          .files = std::move(files)};
+          .files = std::move(files),
+          .clock_unix_ms = message.clock_unix_ms()};
 }
 
 }  // namespace baton::wire

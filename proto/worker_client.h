@@ -70,6 +70,7 @@ struct WorkerInfo {
   uint64_t epoch = 0;  // the newest that the worker has heard of
   uint64_t weight_bytes_received = 0;
   std::vector<engine::PartFile> files = {};  // GGUF files of its models folder; empty: not known
+  int64_t clock_unix_ms = 0;  // there, as it answered; 0: not said
 };
 
 struct LoadRequest {

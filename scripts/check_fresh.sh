@@ -2,7 +2,9 @@
 # Proves the two commands on a machine where nothing is installed: a minimal Debian 12, made by debootstrap in a folder, with
 # this host's package settings; a clone of this repository inside; scripts/quickstart.sh, then scripts/test.sh.
 #
-#   scripts/check_fresh.sh [quickstart|test|both]
+#   scripts/check_fresh.sh [quickstart|test|both|package]
+#
+# `package`: the .deb of this host's build instead of a clone: installed by apt, two workers, an answer.
 #
 # Needs root, debootstrap, about 4 GB in $TMPDIR, a Debian mirror and PyPI as this host reaches them. Takes as long as a full
 # build. Cleans up, also when it fails.
@@ -12,7 +14,7 @@ cd "$(dirname "$0")/.."
 fail() { echo "check_fresh.sh: error: $*" >&2; exit 1; }
 
 what=${1:-both}
-[[ $what =~ ^(quickstart|test|both)$ ]] || fail "usage: check_fresh.sh [quickstart|test|both]"
+[[ $what =~ ^(quickstart|test|both|package)$ ]] || fail "usage: check_fresh.sh [quickstart|test|both|package]"
 (( EUID == 0 )) || fail "needs root (debootstrap, chroot, mount)"
 for tool in debootstrap chroot mount git; do
   command -v "$tool" > /dev/null || fail "needs $tool: apt-get install debootstrap git"
@@ -76,14 +78,38 @@ done
 mount_inside proc proc proc
 mount_inside sysfs sysfs sys
 mount_inside tmpfs tmpfs dev/shm
-git clone --quiet --no-hardlinks . "$root/root/baton"
-git -C "$root/root/baton" checkout --quiet --detach "$(git rev-parse HEAD)"
 
-inside() { chroot "$root" env -i "${environment[@]}" bash -c "cd /root/baton && $1"; }
+inside() { chroot "$root" env -i "${environment[@]}" bash -c "cd /root/${folder:-baton} && $1"; }
 timed() {
   local begin=$SECONDS
   inside "$1" || fail "$1 failed after $(( SECONDS - begin )) s"
   echo "== $1: passed in $(( SECONDS - begin )) s" >&2
 }
+
+if [[ $what == package ]]; then
+  folder=.
+  scripts/build.sh baton make_tiny_model
+  (cd build && cpack --config release/CPackConfig.cmake -B packages > /dev/null)
+  cp build/packages/baton_*.deb "$root/root/baton.deb"
+  build/release/tests/e2e/make_tiny_model "$root/root/tiny.gguf"
+  cat > "$root/root/topology.yaml" << 'END'
+model: ./tiny.gguf
+context: 256
+listen: {grpc: 127.0.0.1:0}
+workers:
+  - {name: one, address: 127.0.0.1:0, threads: 1, launch: local}
+  - {name: two, address: 127.0.0.1:0, threads: 1, launch: local}
+END
+  timed 'apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq ./baton.deb > /dev/null'
+  timed 'baton doctor -f topology.yaml'
+  timed 'baton up -d -f topology.yaml 2>&1 | tee said && baton run --raw -p Hello -n 8 \
+    --server "$(sed -n "s/^ready grpc=//p" said)" && baton down -f topology.yaml'
+  timed 'test -s /usr/share/man/man1/baton.1* -o -d /usr/share/doc/baton && baton completion bash | bash -n'
+  exit 0
+fi
+
+git clone --quiet --no-hardlinks . "$root/root/baton"
+git -C "$root/root/baton" checkout --quiet --detach "$(git rev-parse HEAD)"
+
 [[ $what == test ]] || timed scripts/quickstart.sh
 [[ $what == quickstart ]] || timed scripts/test.sh

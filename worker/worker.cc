@@ -109,7 +109,8 @@ wire::WorkerInfo Worker::Info() const {
                         .stage = {},
                         .epoch = 0,
                         .weight_bytes_received = loader_->weight_bytes_received(),
-                        .files = loader_->files()};
+                        .files = loader_->files(),
+                        .clock_unix_ms = absl::ToUnixMillis(absl::Now())};
   const std::lock_guard lock(mutex_);
   info.epoch = epoch_;
   if (unit_ != nullptr) {

@@ -1,0 +1,29 @@
+// baton down and baton logs: the other ends of `baton up --detach`.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/detached.h"
+
+namespace baton::cli {
+
+CommandBody DefineDown(CLI::App& app) {
+  auto file = std::make_shared<std::string>();
+  app.add_option("-f,--file", *file, "The topology file that `up` was given")->required();
+  return [file] { return StopDetached(*file); };
+}
+
+CommandBody DefineLogs(CLI::App& app) {
+  struct Flags {
+    std::string file;
+    std::string program;
+    bool follow = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  app.add_option("NAME", flags->program, "A worker's name, or coordinator; all where absent");
+  app.add_option("-f,--file", flags->file, "The topology file that `up` was given")->required();
+  app.add_flag("--follow", flags->follow, "Go on with what comes");
+  return [flags] { return PrintDetachedLog(flags->file, flags->program, flags->follow); };
+}
+
+}  // namespace baton::cli

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Prints docs/grpc.md from the comments in proto/baton/v1: services and messages as they stand there, and a grpcurl line
+for each call of a client. A test compares it with the file."""
+import pathlib
+import re
+
+PROTO = pathlib.Path(__file__).resolve().parent.parent / "proto/baton/v1"
+HEAD = """# gRPC reference
+
+Made by `scripts/make_proto_reference.py` from `proto/baton/v1`; do not edit. Clients call `baton.v1.Inference` on the
+coordinator; `baton.v1.Worker` is between baton's own processes. Health checking (`grpc.health.v1.Health`) and reflection
+are on, so grpcurl needs no files. With TLS give it `-cacert`, `-cert` and `-key` instead of `-plaintext`.
+"""
+# A body for each call; what is absent takes {}.
+BODIES = {
+    "Generate": '{"text": "Once upon a time", "options": {"max_tokens": 20}}',
+    "Chat": '{"messages_json": "[{\\"role\\": \\"user\\", \\"content\\": \\"Hello\\"}]", "options": {"max_tokens": 20}}',
+    "Resume": '{"request_id": "ID", "from_token": 3}',
+    "Score": '{"tokens": [1, 2, 3]}',
+    "Tokenize": '{"text": "SGVsbG8="}',
+    "Detokenize": '{"ids": [1, 2, 3]}',
+    "RenderChat": '{"messages_json": "[{\\"role\\": \\"user\\", \\"content\\": \\"Hello\\"}]"}',
+    "DrainWorker": '{"name": "WORKER"}',
+}
+
+
+def blocks(text):
+    """(kind, name, comment above, source) of each top-level service, message and enum."""
+    comment, lines = [], iter(text.splitlines())
+    for line in lines:
+        if line.startswith("//"):
+            comment.append(line[2:].strip())
+            continue
+        if found := re.match(r"(service|message|enum) (\w+) \{(\})?", line):
+            source = [line]
+            while not found[3] and source[-1] != "}":
+                source.append(next(lines))
+            yield found[1], found[2], " ".join(comment), "\n".join(source)
+        comment = []
+
+
+def main():
+    print(HEAD)
+    for name in ("inference", "worker", "tensor"):
+        print(f"## {name}.proto\n")
+        for kind, title, comment, source in blocks((PROTO / f"{name}.proto").read_text()):
+            print(f"### {kind} {title}\n")
+            if comment:
+                print(comment + "\n")
+            print(f"```proto\n{source}\n```\n")
+            if title != "Inference":
+                continue
+            print("```sh")
+            for call in re.findall(r"rpc (\w+)\(", source):
+                body = BODIES.get(call, "{}")
+                print(f"grpcurl -plaintext -d '{body}' 127.0.0.1:7070 baton.v1.Inference/{call}")
+            print("```\n")
+
+
+main()
