@@ -104,7 +104,7 @@ END
   timed 'baton doctor -f topology.yaml'
   timed 'baton up -d -f topology.yaml 2>&1 | tee said && baton run --raw -p Hello -n 8 \
     --server "$(sed -n "s/^ready grpc=//p" said)" && baton down -f topology.yaml'
-  timed 'test -s /usr/share/man/man1/baton.1* -o -d /usr/share/doc/baton && baton completion bash | bash -n'
+  timed 'dpkg -L baton | grep -q man1/baton.1 && baton completion bash | bash -n'
   exit 0
 fi
 

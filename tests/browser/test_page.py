@@ -49,7 +49,12 @@ class Page(cluster.TestCase):
                 self.fail("waited in vain; see failed.png: " + page.find_element(By.TAG_NAME, "body").text[:500])
             time.sleep(0.1)
 
-    def say(self, page, text, tokens):
+    def say(self, page, text, tokens, endless=False):
+        if endless:  # a random model may end at any token
+            page.execute_script("""
+              const ask = window.fetch;
+              window.fetch = (url, options) => ask(url, options?.body ?
+                {...options, body: JSON.stringify({...JSON.parse(options.body), ignore_eos: true})} : options);""")
         settings = page.find_element(By.CSS_SELECTOR, "form details")
         page.execute_script("arguments[0].open = true", settings)
         box = page.find_element(By.ID, "max_tokens")
@@ -70,7 +75,7 @@ class Page(cluster.TestCase):
 
     def test_chat_streams_stops_and_outlives_a_worker(self):
         page = self.open(1280, 900)
-        self.say(page, "hi", 3000)
+        self.say(page, "hi", 7000, endless=True)
         self.wait(page, lambda: len(self.answer(page)) > 50)
         first = len(self.answer(page))
         self.wait(page, lambda: len(self.answer(page)) > first)  # goes on: it streams
