@@ -2,9 +2,9 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "cli/model_flags.h"
+#include "cli/server_flags.h"
 #include "coordinator/llm_service.h"
 #include "engine/base/status.h"
 
@@ -20,11 +20,10 @@ class AnswerSource {
 // Opens the model, starts a coordinator and its workers in this process, and waits until they are
 // loaded.
 absl::StatusOr<std::unique_ptr<AnswerSource>> StartLocalCluster(const ModelFlags& flags);
-// Connects to HOST:PORT.
-absl::StatusOr<std::unique_ptr<AnswerSource>> ConnectToServer(const std::string& address);
+absl::StatusOr<std::unique_ptr<AnswerSource>> ConnectToServer(const ServerFlags& flags);
 
 // One or the other, as the flags say; a usage error where neither --model nor --server is there.
 absl::StatusOr<std::unique_ptr<AnswerSource>> OpenAnswerSource(const ModelFlags& flags,
-                                                               const std::string& server);
+                                                               const ServerFlags& server);
 
 }  // namespace baton::cli

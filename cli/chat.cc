@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 struct Flags {
   ModelFlags model;
-  std::string server;
+  ServerFlags server;
   GenerationFlags generation;
   std::string system;
 };
@@ -126,7 +126,8 @@ absl::Status Run(const Flags& flags) {
 
 CommandBody DefineChat(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
-  AddServerFlag(app, AddModelFlags(app, flags->model), flags->server);
+  CLI::Option* model = AddModelFlags(app, flags->model);
+  AddServerFlags(app, flags->server)->excludes(model);
   app.add_option("--system", flags->system, "System message");
   AddGenerationFlags(app, flags->generation);
   return [flags] { return Run(*flags); };

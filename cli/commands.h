@@ -20,6 +20,8 @@ CommandBody DefineChat(CLI::App& app);
 CommandBody DefineServe(CLI::App& app);
 CommandBody DefineUp(CLI::App& app);
 CommandBody DefineStatus(CLI::App& app);
+CommandBody DefineDrain(CLI::App& app);
+CommandBody DefineCerts(CLI::App& app);
 CommandBody DefinePlan(CLI::App& app);
 CommandBody DefineDoctor(CLI::App& app);
 CommandBody DefineTrace(CLI::App& app);

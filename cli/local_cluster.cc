@@ -82,8 +82,8 @@ absl::StatusOr<std::unique_ptr<AnswerSource>> StartLocalCluster(const ModelFlags
 }
 
 absl::StatusOr<std::unique_ptr<AnswerSource>> OpenAnswerSource(const ModelFlags& flags,
-                                                               const std::string& server) {
-  if (!server.empty()) return ConnectToServer(server);
+                                                               const ServerFlags& server) {
+  if (server.given()) return ConnectToServer(server);
   if (flags.model.empty()) return UsageError("--model or --server: one of them is needed");
   return StartLocalCluster(flags);
 }

@@ -28,12 +28,6 @@ CLI::Option* AddModelFlags(CLI::App& app, ModelFlags& flags) {
   return model;
 }
 
-void AddServerFlag(CLI::App& app, CLI::Option* model, std::string& server) {
-  auto* option = app.add_option("--server", server,
-                                "HOST:PORT of a running coordinator, instead of loading a model");
-  option->excludes(model);
-}
-
 absl::StatusOr<std::vector<engine::LayerRange>> StagesOf(const ModelFlags& flags,
                                                          int32_t num_layers) {
   if (!flags.split.empty()) {

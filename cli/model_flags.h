@@ -29,9 +29,6 @@ struct ModelFlags {
 // -m, -t, -c, --device, --kv-type, --chunk, --stages, --split. The model is required unless
 // `server` may take its place.
 CLI::Option* AddModelFlags(CLI::App& app, ModelFlags& flags);
-// --server, in place of -m.
-void AddServerFlag(CLI::App& app, CLI::Option* model, std::string& server);
-
 // The stages that --stages or --split ask for: contiguous ranges of all layers. Usage errors.
 absl::StatusOr<std::vector<engine::LayerRange>> StagesOf(const ModelFlags& flags,
                                                          int32_t num_layers);

@@ -41,10 +41,6 @@ absl::Status FromServer(const grpc::Status& status, const std::string& address) 
                   "baton up -f topology.yaml starts a cluster");
 }
 
-void SetDeadline(grpc::ClientContext& context, absl::Time deadline) {
-  if (deadline != absl::InfiniteFuture()) context.set_deadline(absl::ToChronoTime(deadline));
-}
-
 v1::GenerationOptions ToMessage(const GenerationRequest& request) {
   v1::GenerationOptions options;
   v1::SamplingOptions& sampling = *options.mutable_sampling();
@@ -204,8 +200,10 @@ ClusterStatus FromMessage(const v1::ClusterInfo& from) {
 
 class GrpcService : public RemoteService {
  public:
-  GrpcService(std::string address, std::shared_ptr<grpc::Channel> channel)
-      : address_(std::move(address)), stub_(v1::Inference::NewStub(std::move(channel))) {}
+  GrpcService(std::string address, std::string api_key, std::shared_ptr<grpc::Channel> channel)
+      : address_(std::move(address)),
+        api_key_(std::move(api_key)),
+        stub_(v1::Inference::NewStub(std::move(channel))) {}
 
   ~GrpcService() override {
     std::map<uint64_t, std::unique_ptr<StreamCall>>
@@ -223,8 +221,9 @@ class GrpcService : public RemoteService {
       message.set_tools_json(chat->tools_json);
       message.set_template_args_json(chat->template_args_json);
       *message.mutable_options() = ToMessage(request);
-      return StartCall(request.deadline, [this, message, sink = std::move(sink)](StreamCall& call) {
-        ReadAnswer(call, stub_->Chat(call.context.get(), message), sink);
+      const auto open = [this, message](grpc::ClientContext* c) { return stub_->Chat(c, message); };
+      return StartCall(request.deadline, [this, open, sink = std::move(sink)](StreamCall& call) {
+        ReadAnswer(call, open, sink);
       });
     }
     v1::GenerateRequest message;
@@ -236,8 +235,11 @@ class GrpcService : public RemoteService {
       message.mutable_tokens()->mutable_ids()->Assign(ids.begin(), ids.end());
     }
     *message.mutable_options() = ToMessage(request);
-    return StartCall(request.deadline, [this, message, sink = std::move(sink)](StreamCall& call) {
-      ReadAnswer(call, stub_->Generate(call.context.get(), message), sink);
+    const auto open = [this, message](grpc::ClientContext* c) {
+      return stub_->Generate(c, message);
+    };
+    return StartCall(request.deadline, [this, open, sink = std::move(sink)](StreamCall& call) {
+      ReadAnswer(call, open, sink);
     });
   }
 
@@ -340,13 +342,18 @@ class GrpcService : public RemoteService {
     std::jthread reader;
   };
 
+  void Prepare(grpc::ClientContext& context, absl::Time deadline) const {
+    if (deadline != absl::InfiniteFuture()) context.set_deadline(absl::ToChronoTime(deadline));
+    if (!api_key_.empty()) context.AddMetadata("authorization", "Bearer " + api_key_);
+  }
+
   template <typename Response, typename Request>
   absl::StatusOr<Response> Call(grpc::Status (v1::Inference::Stub::*method)(grpc::ClientContext*,
                                                                             const Request&,
                                                                             Response*),
                                 const Request& request, absl::Duration timeout) {
     grpc::ClientContext context;
-    SetDeadline(context, absl::Now() + timeout);
+    Prepare(context, absl::Now() + timeout);
     Response response;
     const grpc::Status status = ((*stub_).*method)(&context, request, &response);
     if (!status.ok()) return FromServer(status, address_);
@@ -384,13 +391,14 @@ class GrpcService : public RemoteService {
   // False: cancelled meanwhile.
   bool RenewContext(StreamCall& call) {
     auto context = std::make_unique<grpc::ClientContext>();
-    SetDeadline(*context, call.deadline);
+    Prepare(*context, call.deadline);
     const std::lock_guard lock(mutex_);
     call.context.swap(context);
     return !call.cancelled;
   }
 
   using AnswerStream = std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>>;
+  using OpenStream = std::function<AnswerStream(grpc::ClientContext*)>;
 
   // What has come of an answer.
   struct Progress {
@@ -412,20 +420,29 @@ class GrpcService : public RemoteService {
     return stream->Finish();
   }
 
-  void ReadAnswer(StreamCall& call, AnswerStream stream, const coordinator::GenerationSink& sink) {
+  // Goes on where it stopped, or from the beginning where nothing has come.
+  AnswerStream Reopen(const OpenStream& open, StreamCall& call, const Progress& progress) {
+    if (progress.request_id.empty()) return open(call.context.get());
+    v1::ResumeRequest resume;
+    resume.set_request_id(progress.request_id);
+    resume.set_from_token(progress.tokens);
+    return stub_->Resume(call.context.get(), resume);
+  }
+
+  void ReadAnswer(StreamCall& call, const OpenStream& open,
+                  const coordinator::GenerationSink& sink) {
     Progress progress;
-    grpc::Status status = ReadChunks(std::move(stream), sink, &progress);
-    // The coordinator went: another one goes on where it stopped.
+    grpc::Status status = ReadChunks(open(call.context.get()), sink, &progress);
     const absl::Time give_up = absl::Now() + kResumeFor;
     const grpc::Status broke = status;
-    while (!progress.ended && status.error_code() == grpc::StatusCode::UNAVAILABLE &&
-           !progress.request_id.empty() && absl::Now() < give_up) {
+    // A coordinator that is there means what it says; one that went comes back.
+    const bool went = !progress.ended && status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+                      (!progress.request_id.empty() || !FetchModel(kUnaryTimeout).ok());
+    while (went && !progress.ended && status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+           absl::Now() < give_up) {
       absl::SleepFor(kResumeEvery);
       if (!RenewContext(call)) break;
-      v1::ResumeRequest resume;
-      resume.set_request_id(progress.request_id);
-      resume.set_from_token(progress.tokens);
-      status = ReadChunks(stub_->Resume(call.context.get(), resume), sink, &progress);
+      status = ReadChunks(Reopen(open, call, progress), sink, &progress);
     }
     if (progress.ended) return;
     // "No such request" says less than why it broke off.
@@ -466,6 +483,7 @@ class GrpcService : public RemoteService {
   }
 
   const std::string address_;
+  const std::string api_key_;  // "": none
   const std::unique_ptr<v1::Inference::Stub> stub_;
   std::mutex mutex_;
   uint64_t last_id_ = 0;                                   // guarded by mutex_
@@ -483,15 +501,17 @@ class Server : public AnswerSource {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RemoteService>> RemoteService::Make(const std::string& address) {
-  const auto parsed = wire::ParseAddress(address);
+absl::StatusOr<std::unique_ptr<RemoteService>> RemoteService::Make(const ServerFlags& flags) {
+  const auto parsed = wire::ParseAddress(flags.address);
   if (!parsed.ok()) return WithExitCode(Prefixed(parsed.status(), "--server"), kUsage);
-  ASSIGN_OR_RETURN(auto channel, wire::MakeChannel(parsed->ToString(), wire::Security()));
-  return std::make_unique<GrpcService>(address, std::move(channel));
+  ASSIGN_OR_RETURN(const wire::Security security, SecurityOf(flags.tls));
+  ASSIGN_OR_RETURN(std::string api_key, ApiKeyOf(flags));
+  ASSIGN_OR_RETURN(auto channel, wire::MakeChannel(parsed->ToString(), security));
+  return std::make_unique<GrpcService>(flags.address, std::move(api_key), std::move(channel));
 }
 
-absl::StatusOr<std::unique_ptr<AnswerSource>> ConnectToServer(const std::string& address) {
-  ASSIGN_OR_RETURN(auto service, RemoteService::Make(address));
+absl::StatusOr<std::unique_ptr<AnswerSource>> ConnectToServer(const ServerFlags& flags) {
+  ASSIGN_OR_RETURN(auto service, RemoteService::Make(flags));
   // Says at once where nobody listens, and in one way for all requests.
   RETURN_IF_ERROR(service->FetchModel(kUnaryTimeout).status());
   return std::make_unique<Server>(std::move(service));

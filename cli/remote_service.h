@@ -4,8 +4,8 @@
 #include <absl/time/time.h>
 
 #include <memory>
-#include <string>
 
+#include "cli/server_flags.h"
 #include "coordinator/cluster_status.h"
 #include "coordinator/llm_service.h"
 #include "engine/base/status.h"
@@ -16,7 +16,7 @@ namespace baton::cli {
 class RemoteService : public coordinator::LlmService {
  public:
   // Nothing is sent yet; InvalidArgument for an address that is none.
-  static absl::StatusOr<std::unique_ptr<RemoteService>> Make(const std::string& address);
+  static absl::StatusOr<std::unique_ptr<RemoteService>> Make(const ServerFlags& flags);
   ~RemoteService() override = default;
 
   // Unavailable where nobody listens.

@@ -21,7 +21,7 @@ using coordinator::GenerationChunk;
 
 struct Flags {
   ModelFlags model;
-  std::string server;
+  ServerFlags server;
   GenerationFlags generation;
   std::optional<std::string> prompt;
   std::optional<std::string> tokens;
@@ -120,7 +120,7 @@ absl::Status Run(const Flags& flags) {
     return Cancelled("the answer was stopped after {} tokens", answer.tokens.size());
   }
   if (flags.json)
-    return PrintJson(AnswerJson(answer, flags.server.empty() ? load_ms : answer.timings.load_ms));
+    return PrintJson(AnswerJson(answer, flags.server.given() ? answer.timings.load_ms : load_ms));
   RETURN_IF_ERROR(Print("\n"));
   PrintSummary(answer);
   return absl::OkStatus();
@@ -130,7 +130,8 @@ absl::Status Run(const Flags& flags) {
 
 CommandBody DefineRun(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
-  AddServerFlag(app, AddModelFlags(app, flags->model), flags->server);
+  CLI::Option* model = AddModelFlags(app, flags->model);
+  AddServerFlags(app, flags->server)->excludes(model);
   auto* prompt =
       app.add_option("-p,--prompt", flags->prompt, "What to answer; stdin where it is absent");
   app.add_option("--tokens", flags->tokens, "Token ids to go on from, as 1,2,3")->excludes(prompt);

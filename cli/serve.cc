@@ -10,6 +10,7 @@
 #include "cli/interrupt.h"
 #include "cli/ready_line.h"
 #include "cli/topology_file.h"
+#include "coordinator/api_keys.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/http_gateway.h"
 #include "coordinator/inference_server.h"
@@ -53,7 +54,8 @@ ReadyLine AddressesOf(const coordinator::Topology& topology,
 
 // The HTTP side, where the topology wants one.
 absl::StatusOr<std::unique_ptr<coordinator::HttpGateway>> StartGateway(
-    const coordinator::Topology& topology, coordinator::MeteredService* service) {
+    const coordinator::Topology& topology, coordinator::MeteredService* service,
+    coordinator::ApiKeys* keys) {
   if (topology.http_address.empty()) return nullptr;
   ASSIGN_OR_RETURN(const wire::Address address, wire::ParseAddress(topology.http_address));
   RETURN_IF_ERROR(wire::CheckListenPolicy(address, wire::Security(), topology.insecure));
@@ -62,6 +64,11 @@ absl::StatusOr<std::unique_ptr<coordinator::HttpGateway>> StartGateway(
   options.port = address.port;
   options.max_body_bytes = topology.limits.body_bytes;
   options.max_connections = static_cast<size_t>(topology.limits.connections);
+  if (keys != nullptr) {
+    options.authorize = [keys](std::string_view authorization) {
+      return keys->Check(authorization, {wire::Role::kGenerate, wire::Role::kAdmin});
+    };
+  }
   options.metrics_text = [service] { return service->MetricsText(); };
   return coordinator::HttpGateway::Start(options, service);
 }
@@ -84,8 +91,13 @@ absl::Status Run(const Flags& flags) {
   if (!created.ok()) return AsBadData(created.status());
   coordinator::Coordinator& coordinator = **created;
   const auto service = coordinator::MeteredService::Create(coordinator.service());
-  ASSIGN_OR_RETURN(const auto server, coordinator::InferenceServer::Start(topology, service.get()));
-  ASSIGN_OR_RETURN(const auto gateway, StartGateway(topology, service.get()));
+  std::unique_ptr<coordinator::ApiKeys> keys;
+  if (!topology.api_keys.empty()) {
+    ASSIGN_OR_RETURN(keys, coordinator::ApiKeys::Open(topology.api_keys));
+  }
+  ASSIGN_OR_RETURN(const auto server,
+                   coordinator::InferenceServer::Start(topology, service.get(), keys.get()));
+  ASSIGN_OR_RETURN(const auto gateway, StartGateway(topology, service.get(), keys.get()));
   coordinator.Start();
   RETURN_IF_ERROR(WaitReady(coordinator, stop.get_token()));
   if (!stop.stop_requested()) PrintReadyLine(AddressesOf(topology, *server, gateway.get()));

@@ -19,7 +19,7 @@ constexpr absl::Duration kTimeout = absl::Seconds(5);
 constexpr absl::Duration kPause = absl::Milliseconds(200);  // between tries
 
 struct Flags {
-  std::string server = "127.0.0.1:7070";
+  ServerFlags server{.address = "127.0.0.1:7070", .tls = {}, .api_key_file = {}};
   std::string wait;
   bool watch = false;
   bool json = false;
@@ -77,7 +77,7 @@ absl::Status Run(const Flags& flags) {
 
 CommandBody DefineStatus(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
-  app.add_option("--server", flags->server, "HOST:PORT of the coordinator")->capture_default_str();
+  AddServerFlags(app, flags->server)->capture_default_str();
   app.add_option("--wait", flags->wait, "Keep trying for so long, as 30s, until it is ready");
   app.add_flag("--watch", flags->watch, "Show it again each second");
   app.add_flag("--json", flags->json, "One JSON document; with --watch one a line");

@@ -19,7 +19,7 @@ namespace {
 constexpr absl::Duration kFirstPause = absl::Milliseconds(200);
 constexpr absl::Duration kLongestPause = absl::Seconds(10);
 constexpr absl::Duration kSteady =
-    absl::Seconds(10);  // alive for so long: the next pause is the first again
+    absl::Seconds(3);  // alive for so long: the next pause is the first again
 constexpr absl::Duration kGrace = absl::Seconds(5);  // to end cleanly
 constexpr std::string_view kErrorPrefix = "baton: error: ";
 

@@ -60,7 +60,15 @@ std::vector<std::string> WorkerCommand(const Topology& topology, const WorkerEnt
   if (entry.threads > 0) add("--threads", std::to_string(entry.threads));
   if (entry.memory_bytes > 0) add("--memory", std::to_string(entry.memory_bytes));
   if (entry.mlock) command.push_back("--mlock");
-  if (topology.insecure) command.push_back("--insecure");
+  if (!entry.tls.empty()) {
+    add("--tls", entry.tls);
+  } else if (topology.tls) {
+    add("--ca", topology.tls->ca);
+    add("--cert", topology.tls->cert);
+    add("--key", topology.tls->key);
+  } else if (topology.insecure) {
+    command.push_back("--insecure");
+  }
   return IsRemote(entry) ? SshCommand(entry.launch, command) : command;
 }
 

@@ -8,6 +8,7 @@
 #include "cli/flag_values.h"
 #include "cli/interrupt.h"
 #include "cli/ready_line.h"
+#include "cli/server_flags.h"
 #include "proto/address.h"
 #include "worker/run_worker.h"
 
@@ -17,7 +18,7 @@ namespace {
 struct Flags {
   worker::WorkerRunOptions options;
   std::string memory;
-  std::string tls;
+  TlsFlags tls;
 };
 
 absl::Status Run(const Flags& flags) {
@@ -28,11 +29,7 @@ absl::Status Run(const Flags& flags) {
   if (!flags.memory.empty()) {
     ASSIGN_OR_RETURN(options.server.memory_budget_bytes, ParseSize("--memory", flags.memory));
   }
-  if (!flags.tls.empty()) {
-    options.server.security = {.ca_file = flags.tls + "/ca.pem",
-                               .cert_file = flags.tls + "/cert.pem",
-                               .key_file = flags.tls + "/key.pem"};
-  }
+  ASSIGN_OR_RETURN(options.server.security, SecurityOf(flags.tls));
   std::stop_source stop;
   InterruptWatch watch;
   watch.OnSignal([&stop] { stop.request_stop(); });
@@ -59,7 +56,7 @@ CommandBody DefineWorker(CLI::App& app) {
   app.add_option("--memory", flags->memory,
                  "Budget for weights and cache, as 4GiB; what the host has where absent");
   app.add_flag("--mlock", options.mlock, "Pin the weights in memory");
-  auto* tls = app.add_option("--tls", flags->tls, "Folder with ca.pem, cert.pem and key.pem");
+  auto* tls = AddTlsFlags(app, flags->tls);
   app.add_flag("--insecure", options.server.insecure, "Listen beyond loopback without TLS")
       ->excludes(tls);
   return [flags] { return Run(*flags); };

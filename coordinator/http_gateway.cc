@@ -27,6 +27,7 @@ void SendJson(HttpResponder& responder, int status, const Json& body) {
 void SendError(HttpResponder& responder, const absl::Status& status) {
   const OpenAiError error = ToOpenAiError(status);
   HttpHeaders headers = CorsHeaders();
+  if (error.http_status == 401) headers.emplace_back("WWW-Authenticate", "Bearer");
   if (error.http_status == 429 || error.http_status == 503)
     headers.emplace_back("Retry-After", "1");
   responder.Send(error.http_status, kJson, Dump(error.body), std::move(headers));
@@ -152,6 +153,7 @@ class Gateway : public HttpGateway {
     std::string_view method;
     std::string_view path;
     Method handle;
+    bool open = false;  // to those without a key too
   };
   static constexpr int kNumRoutes = 12;
   static const RouteRow kRoutes[kNumRoutes];
@@ -163,7 +165,10 @@ class Gateway : public HttpGateway {
     bool known_path = false;
     for (const RouteRow& row : kRoutes) {
       if (row.path != request.path) continue;
-      if (row.method == method) return (this->*row.handle)(request, std::move(responder));
+      if (row.method == method) {
+        if (absl::Status allowed = Allow(row, request); !allowed.ok()) return SendError(*responder, allowed);
+        return (this->*row.handle)(request, std::move(responder));
+      }
       known_path = true;
     }
     if (known_path) {
@@ -181,6 +186,11 @@ class Gateway : public HttpGateway {
                     {"type", "invalid_request_error"},
                     {"param", nullptr},
                     {"code", "unknown_url"}}}});
+  }
+
+  absl::Status Allow(const RouteRow& row, const HttpRequest& request) const {
+    if (row.open || !options_.authorize) return absl::OkStatus();
+    return options_.authorize(request.Header("authorization"));
   }
 
   void Preflight(const HttpRequest&, std::shared_ptr<HttpResponder> responder) {
@@ -308,18 +318,18 @@ class Gateway : public HttpGateway {
 };
 
 constexpr Gateway::RouteRow Gateway::kRoutes[Gateway::kNumRoutes] = {
-    {"GET", "/", &Gateway::Page},
+    {"GET", "/", &Gateway::Page, true},
     {"POST", "/v1/chat/completions", &Gateway::ChatCompletions},
     {"POST", "/v1/completions", &Gateway::Completions},
     {"POST", "/v1/embeddings", &Gateway::Embeddings},
     {"GET", "/v1/models", &Gateway::Models},
     {"POST", "/tokenize", &Gateway::Tokenize},
     {"POST", "/detokenize", &Gateway::Detokenize},
-    {"GET", "/health", &Gateway::Health},
+    {"GET", "/health", &Gateway::Health, true},
     {"GET", "/metrics", &Gateway::Metrics},
     {"GET", "/api/cluster", &Gateway::Cluster},
     {"GET", "/api/trace", &Gateway::Trace},
-    {"GET", "/v1/health", &Gateway::Health},
+    {"GET", "/v1/health", &Gateway::Health, true},
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "coordinator/http/http_server.h"
 #include "coordinator/llm_service.h"
@@ -24,6 +25,9 @@ class HttpGateway {
     uint16_t port = 0;
     size_t max_body_bytes = 16 << 20;
     size_t max_connections = 2048;
+    // Whether the bearer of an Authorization header may call; empty: everyone may. The page and
+    // health checks are open.
+    std::function<absl::Status(std::string_view authorization)> authorize;
     std::function<std::string()> metrics_text;  // Prometheus' text format; empty: no /metrics
   };
   // `service` must outlive the gateway.

@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "proto/peer_role.h"
 #include "proto/status_convert.h"
 
 namespace baton::coordinator {
@@ -20,8 +19,10 @@ constexpr size_t kMaxTokensInMessage = 512;
 constexpr size_t kScoreWindowBytes = 32 << 20;  // of logits that may wait for a slow reader
 constexpr int32_t kScoreWindowRows = 32;        // at least
 
-absl::Status MayGenerate(const grpc::CallbackServerContext& context) {
-  return wire::CheckPeerRole(*context.auth_context(), {wire::Role::kGenerate, wire::Role::kAdmin});
+std::string_view Authorization(const grpc::CallbackServerContext& context) {
+  const auto found = context.client_metadata().find("authorization");
+  if (found == context.client_metadata().end()) return "";
+  return {found->second.data(), found->second.size()};
 }
 
 absl::Time DeadlineOf(const grpc::CallbackServerContext& context) {
@@ -418,17 +419,30 @@ void WriteCluster(const ClusterStatus& from, v1::ClusterInfo* to) {
   }
 }
 
+}  // namespace
+
+absl::Status InferenceService::Allow(const grpc::CallbackServerContext& context,
+                                     std::initializer_list<wire::Role> roles) const {
+  const auto peer = context.auth_context();
+  const std::string_view authorization = Authorization(context);
+  const bool by_key = keys_ != nullptr && (!authorization.empty() || !wire::HasCertificate(*peer));
+  return by_key ? keys_->Check(authorization, roles) : wire::CheckPeerRole(*peer, roles);
+}
+
+absl::Status InferenceService::MayGenerate(const grpc::CallbackServerContext& context) const {
+  return Allow(context, {wire::Role::kGenerate, wire::Role::kAdmin});
+}
+
 // A call with one answer: `work` fills it in, if the caller may.
 template <typename Work>
-grpc::ServerUnaryReactor* AnswerOnce(grpc::CallbackServerContext* context, Work work) {
+grpc::ServerUnaryReactor* InferenceService::AnswerOnce(grpc::CallbackServerContext* context,
+                                                       Work work) const {
   absl::Status status = MayGenerate(*context);
   if (status.ok()) status = work();
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(wire::ToGrpc(status));
   return reactor;
 }
-
-}  // namespace
 
 grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Generate(
     grpc::CallbackServerContext* context, const v1::GenerateRequest* message) {
@@ -541,7 +555,7 @@ grpc::ServerUnaryReactor* InferenceService::DrainWorker(grpc::CallbackServerCont
                                                         const v1::DrainWorkerRequest* request,
                                                         v1::DrainWorkerResponse* /*response*/) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::Status allowed = wire::CheckPeerRole(*context->auth_context(), {wire::Role::kAdmin});
+  const absl::Status allowed = Allow(*context, {wire::Role::kAdmin});
   if (!allowed.ok()) {
     reactor->Finish(wire::ToGrpc(allowed));
     return reactor;

@@ -1,22 +1,26 @@
 // baton.v1.Inference over LlmService: converts messages and moves chunks, nothing else.
 //
-// gRPC's threads call it. A client that reads slowly costs one merged chunk; one that goes away
-// cancels its request.
+// A caller shows an API key or the certificate of its connection; either must have the role that a
+// call needs. gRPC's threads call it. A client that reads slowly costs one merged chunk; one that
+// goes away cancels its request.
 #pragma once
 
+#include <initializer_list>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "baton/v1/inference.grpc.pb.h"
+#include "coordinator/api_keys.h"
 #include "coordinator/llm_service.h"
+#include "proto/peer_role.h"
 
 namespace baton::coordinator {
 
 class InferenceService : public v1::Inference::CallbackService {
  public:
-  // `service` must outlive this.
-  explicit InferenceService(LlmService* service) : service_(service) {}
+  // `service` and `keys` must outlive this; null: no keys are asked for.
+  InferenceService(LlmService* service, ApiKeys* keys) : service_(service), keys_(keys) {}
 
   grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(
       grpc::CallbackServerContext* context, const v1::GenerateRequest* request) override;
@@ -49,7 +53,14 @@ class InferenceService : public v1::Inference::CallbackService {
                                         v1::DrainWorkerResponse* response) override;
 
  private:
+  absl::Status Allow(const grpc::CallbackServerContext& context,
+                     std::initializer_list<wire::Role> roles) const;
+  absl::Status MayGenerate(const grpc::CallbackServerContext& context) const;
+  template <typename Work>
+  grpc::ServerUnaryReactor* AnswerOnce(grpc::CallbackServerContext* context, Work work) const;
+
   LlmService* const service_;
+  ApiKeys* const keys_;
   std::mutex mutex_;
   std::vector<std::jthread> drains_;  // guarded by mutex_; end before the rest
 };

@@ -1,6 +1,8 @@
 #include "coordinator/open_requests.h"
 
+#include <absl/time/clock.h>
 #include <fcntl.h>
+#include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -10,99 +12,27 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
 namespace baton::coordinator {
 
-using engine::SamplingParams;
 using engine::TokenId;
-using Json = nlohmann::json;
 
 namespace {
 
 constexpr absl::Duration kWriteEvery = absl::Milliseconds(50);
-constexpr size_t kMaxTokens = 1u << 24;  // of a request, in a journal of unknown origin
+constexpr absl::Duration kTryAgain = absl::Seconds(1);  // where the disk was full
 
 std::string SystemError() { return std::generic_category().message(errno); }
 
-// Names of the members in the journal. Floats pass through JSON's doubles unchanged.
-template <typename T>
-struct Member {
-  const char* name;
-  T SamplingParams::*member;
-};
-constexpr Member<float> kFloats[] = {
-    {"temperature", &SamplingParams::temperature},
-    {"top_p", &SamplingParams::top_p},
-    {"min_p", &SamplingParams::min_p},
-    {"repetition_penalty", &SamplingParams::repetition_penalty},
-    {"presence_penalty", &SamplingParams::presence_penalty},
-    {"frequency_penalty", &SamplingParams::frequency_penalty},
-};
-constexpr Member<int32_t> kIntegers[] = {
-    {"top_k", &SamplingParams::top_k},
-    {"top_logprobs", &SamplingParams::top_logprobs},
-};
-
-Json ToJson(const OpenRequest& request) {
-  Json json;
-  json["prompt"] = request.prompt;
-  json["answer"] = request.answer;
-  json["stop"] = request.stop;
-  json["ignore_eos"] = request.ignore_eos;
-  json["max_tokens"] = request.max_tokens;
-  json["priority"] = request.priority;
-  json["speculation"] = request.speculation;
-  json["grammar_json_schema"] = request.grammar_json_schema;
-  json["seed"] = request.sampling.seed;
-  for (const auto& [name, member] : kFloats) json[name] = request.sampling.*member;
-  for (const auto& [name, member] : kIntegers) json[name] = request.sampling.*member;
-  json["logit_bias"] = request.sampling.logit_bias;
-  return json;
-}
-
-// nullopt: not what ToJson writes.
-std::optional<OpenRequest> FromJson(const Json& json) {
-  try {
-    OpenRequest request;
-    json.at("prompt").get_to(request.prompt);
-    json.at("answer").get_to(request.answer);
-    json.at("stop").get_to(request.stop);
-    json.at("ignore_eos").get_to(request.ignore_eos);
-    json.at("max_tokens").get_to(request.max_tokens);
-    json.at("priority").get_to(request.priority);
-    json.at("speculation").get_to(request.speculation);
-    json.at("grammar_json_schema").get_to(request.grammar_json_schema);
-    json.at("seed").get_to(request.sampling.seed);
-    for (const auto& [name, member] : kFloats) json.at(name).get_to(request.sampling.*member);
-    for (const auto& [name, member] : kIntegers) json.at(name).get_to(request.sampling.*member);
-    json.at("logit_bias").get_to(request.sampling.logit_bias);
-    return request;
-  } catch (const Json::exception&) {
-    return std::nullopt;
-  }
-}
-
-std::string ToLine(const Json& json) {
-  return json.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
-}
-
 }  // namespace
-
-std::string OpenRequestToJson(std::string_view id, const OpenRequest& request) {
-  Json json = ToJson(request);
-  json["open"] = id;
-  return ToLine(json);
-}
 
 absl::StatusOr<std::unique_ptr<OpenRequests>> OpenRequests::Open(const Options& options) {
   std::unique_ptr<OpenRequests> requests(new OpenRequests(options));
   if (options.folder.empty()) return requests;
   RETURN_IF_ERROR(requests->LockFolder());
-  std::ifstream stream(requests->JournalPath(), std::ios::binary);
-  requests->ReadLines({std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()});
+  requests->ReadFile();
   RETURN_IF_ERROR(requests->Rewrite());
   requests->writer_ = std::thread([p = requests.get()] { p->Write(); });
   return requests;
@@ -113,7 +43,7 @@ OpenRequests::~OpenRequests() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  stop_.notify_all();
+  wake_.notify_all();
   if (writer_.joinable()) writer_.join();
   if (file_ >= 0) close(file_);
   if (lock_ < 0) return;
@@ -134,44 +64,13 @@ absl::Status OpenRequests::LockFolder() {
   return AlreadyExists("{}: another coordinator keeps its journal here", options_.folder);
 }
 
-void OpenRequests::ReadLines(const std::string& journal) {
-  std::string_view text = journal;
-  bool known_model = false;
-  while (true) {
-    const size_t end = text.find('\n');
-    if (end == std::string_view::npos) break;  // the rest was cut off
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(end + 1);
-    if (!known_model) {
-      const Json first = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-      if (!first.is_object() || first.value("model", Json()) != Json(options_.fingerprint)) return;
-      known_model = true;
-    } else {
-      ReadLine(line);
-    }
-  }
-  for (auto& [id, entry] : entries_) {
-    entry.abandoned = true;
+// All that was open when the process before this one ended has lost its client.
+void OpenRequests::ReadFile() {
+  std::ifstream stream(JournalPath(), std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  for (auto& [id, request] : ReadJournal(text, options_.fingerprint)) {
     abandoned_.push_back(id);
-  }
-}
-
-void OpenRequests::ReadLine(std::string_view line) {
-  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return;
-  if (const auto open = json.find("open"); open != json.end() && open->is_string()) {
-    std::optional<OpenRequest> request = FromJson(json);
-    if (request && request->prompt.size() + request->answer.size() <= kMaxTokens) {
-      entries_[open->get<std::string>()] = {*std::move(request)};
-    }
-  } else if (const auto of = json.find("of"); of != json.end() && of->is_string()) {
-    const auto entry = entries_.find(of->get<std::string>());
-    const auto token = json.find("token");
-    if (entry != entries_.end() && token != json.end() && token->is_number_integer()) {
-      entry->second.request.answer.push_back(token->get<TokenId>());
-    }
-  } else if (const auto ended = json.find("end"); ended != json.end() && ended->is_string()) {
-    entries_.erase(ended->get<std::string>());
+    entries_[id] = {.request = std::move(request), .abandoned = true};
   }
 }
 
@@ -182,7 +81,9 @@ void OpenRequests::Append(std::string line) {
 void OpenRequests::Opened(const std::string& id, const OpenRequest& request) {
   const std::lock_guard lock(mutex_);
   entries_[id] = {request};
-  Append(OpenRequestToJson(id, request));
+  Append(JournalOpenLine(id, request));
+  urgent_ = true;  // on disk before its client has anything to resume
+  wake_.notify_all();
 }
 
 void OpenRequests::Answered(const std::string& id, TokenId token) {
@@ -190,11 +91,11 @@ void OpenRequests::Answered(const std::string& id, TokenId token) {
   const auto entry = entries_.find(id);
   if (entry == entries_.end()) return;
   entry->second.request.answer.push_back(token);
-  Append(fmt::format("{{\"of\":\"{}\",\"token\":{}}}\n", id, token));
+  Append(JournalTokenLine(id, token));
 }
 
 void OpenRequests::Forget(const std::string& id) {
-  if (entries_.erase(id) > 0) Append(fmt::format("{{\"end\":\"{}\"}}\n", id));
+  if (entries_.erase(id) > 0) Append(JournalEndLine(id));
 }
 
 void OpenRequests::Ended(const std::string& id) {
@@ -223,8 +124,8 @@ std::optional<OpenRequest> OpenRequests::Take(const std::string& id) {
 }
 
 std::string OpenRequests::AllLines() const {
-  std::string lines = ToLine(Json{{"model", options_.fingerprint}});
-  for (const auto& [id, entry] : entries_) lines += OpenRequestToJson(id, entry.request);
+  std::string lines = JournalHeadLine(options_.fingerprint);
+  for (const auto& [id, entry] : entries_) lines += JournalOpenLine(id, entry.request);
   return lines;
 }
 
@@ -253,25 +154,38 @@ absl::Status OpenRequests::Rewrite() {
   return absl::OkStatus();
 }
 
+bool OpenRequests::WriteLines(const std::string& lines) {
+  if (lines.empty()) return true;
+  // A part of them would make a line of nonsense of what comes after; then all is written anew.
+  return write(file_, lines.data(), lines.size()) == static_cast<ssize_t>(lines.size()) &&
+         fdatasync(file_) == 0;
+}
+
 void OpenRequests::Write() {
-  bool stopping = false;
+  bool stopping = false, broken = false;
+  absl::Time try_again;
   while (!stopping) {
     std::string lines;
     bool rewrite = false;
     {
       std::unique_lock lock(mutex_);
-      stop_.wait_for(lock, absl::ToChronoNanoseconds(kWriteEvery), [this] { return stopping_; });
+      wake_.wait_for(lock, absl::ToChronoNanoseconds(kWriteEvery),
+                     [this] { return stopping_ || urgent_; });
       stopping = stopping_;
+      urgent_ = false;
       lines.swap(unwritten_);
       file_bytes_ += lines.size();
-      rewrite = file_bytes_ > rewrite_at_;
+      rewrite = file_bytes_ > rewrite_at_ || broken;
     }
     // A full disk costs the journal, not the answers.
-    if (rewrite) {
-      (void)Rewrite();
-    } else if (!lines.empty() && write(file_, lines.data(), lines.size()) > 0) {
-      fdatasync(file_);
+    if (broken && absl::Now() < try_again) continue;
+    const bool written = rewrite ? Rewrite().ok() : WriteLines(lines);
+    if (!written && !broken) {
+      spdlog::warn("{}: cannot be written: {}; requests cannot be resumed until it can",
+                   JournalPath(), SystemError());
     }
+    broken = !written;
+    if (broken) try_again = absl::Now() + kTryAgain;
   }
 }
 

@@ -1,10 +1,9 @@
 // Requests whose answers are not finished, so that a client may go on with one after a broken
 // connection or after a restart of the coordinator.
 //
-// A request holds all that its answer depends on, the seed included, so an answer that goes on has
-// the tokens that the undisturbed one would have had. With a journal, what is open survives the
-// process: one JSON document a line, written in batches; a line that was cut off by a crash is
-// forgotten. Any thread.
+// With a journal, what is open survives the process: lines (coordinator/open_request.h) are written
+// in batches, a new request at once. Where the disk is full the journal stops and answers go on; it
+// is written whole again as soon as that works. Any thread.
 #pragma once
 
 #include <absl/time/time.h>
@@ -16,31 +15,14 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <unordered_map>
-#include <vector>
 
+#include "coordinator/open_request.h"
 #include "engine/base/status.h"
 #include "engine/base/token_id.h"
-#include "engine/sampling/sampling_params.h"
 
 namespace baton::coordinator {
-
-struct OpenRequest {
-  std::vector<engine::TokenId> prompt;
-  std::vector<engine::TokenId> answer;  // so far
-  engine::SamplingParams sampling;
-  std::vector<std::string> stop;
-  bool ignore_eos = false;
-  int32_t max_tokens = 0;
-  int32_t priority = 0;
-  bool speculation = true;
-  std::string grammar_json_schema;  // empty: none
-};
-
-// One line of the journal; for tests too.
-std::string OpenRequestToJson(std::string_view id, const OpenRequest& request);
 
 class OpenRequests {
  public:
@@ -74,11 +56,11 @@ class OpenRequests {
   explicit OpenRequests(const Options& options) : options_(options) {}
   std::string JournalPath() const { return options_.folder + "/requests.jsonl"; }
   absl::Status LockFolder();
-  void ReadLines(const std::string& journal);
-  void ReadLine(std::string_view line);
+  void ReadFile();
   void Append(std::string line);  // with mutex_ held
   void Forget(const std::string& id);
   void Write();
+  bool WriteLines(const std::string& lines);
   absl::Status Rewrite();
   std::string AllLines() const;
 
@@ -90,7 +72,8 @@ class OpenRequests {
   uint64_t file_bytes_ = 0;
   uint64_t rewrite_at_ = 0;
   bool stopping_ = false;
-  std::condition_variable stop_;
+  bool urgent_ = false;
+  std::condition_variable wake_;
   int lock_ = -1;
   int file_ = -1;  // the writer's, once it runs
   std::thread writer_;

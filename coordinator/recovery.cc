@@ -343,6 +343,7 @@ void Recovery::Watch() {
     }
     if (!loss) {
       const std::vector<size_t> silent = registry_->Beat(absl::Now(), options_.limits.lease);
+      if (silent.empty()) LookForIdle(absl::Now());
       if (silent.empty() && WholeAgain(absl::Now())) {
         placement_.clear();  // all anew
         SetState(ClusterState::kRecovering, "a lost worker is back");
@@ -363,17 +364,27 @@ void Recovery::Watch() {
   }
 }
 
-// The workers of the topology are all back after survivors had to share, and nobody is waiting for
-// an answer now.
+// Workers that were lost or drained, and run again, stand ready to take over.
+void Recovery::LookForIdle(absl::Time now) {
+  if (now < next_look_) return;
+  next_look_ = now + options_.look_for_lost;
+  registry_->RefreshLost(options_.ask_idle);
+}
+
+// The workers of the topology are all back after survivors had to share. Taking them back costs a
+// pause, so it waits, but not for ever, until nobody wants an answer.
 bool Recovery::WholeAgain(absl::Time now) {
-  if (!degraded_ || now < whole_check_) return false;
-  whole_check_ = now + options_.look_for_lost;
-  const SchedulerStats stats = pipeline_->stats().scheduler;
-  if (stats.running + stats.waiting > 0) return false;
-  registry_->RefreshLost(options_.heartbeat);
+  if (!degraded_) return false;
   for (size_t i = 0; i < registry_->size(); ++i) {
-    if (!registry_->is_spare(i) && (!registry_->alive(i) || registry_->draining(i))) return false;
+    if (registry_->is_spare(i) || (registry_->alive(i) && !registry_->draining(i))) continue;
+    whole_since_ = absl::InfiniteFuture();
+    return false;
   }
+  whole_since_ = std::min(whole_since_, now);
+  const SchedulerStats stats = pipeline_->stats().scheduler;
+  const bool busy = stats.running + stats.waiting > 0;
+  if (busy && now - whole_since_ < options_.wait_for_pause) return false;
+  whole_since_ = absl::InfiniteFuture();
   return true;
 }
 

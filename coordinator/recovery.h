@@ -65,7 +65,9 @@ struct RecoveryOptions {
   absl::Duration wait_for_same = absl::Milliseconds(1500);  // before a spare takes over
   absl::Duration wait_for_spare = absl::Seconds(5);         // before the survivors share
   absl::Duration heartbeat = absl::Milliseconds(500);
-  absl::Duration look_for_lost = absl::Seconds(2);      // while survivors do its work
+  absl::Duration look_for_lost = absl::Seconds(2);      // between looks whether they are back
+  absl::Duration ask_idle = absl::Milliseconds(250);    // how long such a look may take
+  absl::Duration wait_for_pause = absl::Seconds(15);    // with taking one back, while there is work
   absl::Duration first_delay = absl::Milliseconds(50);  // between tries; doubles up to
   absl::Duration longest_delay = absl::Seconds(1);
   Limits limits;
@@ -119,6 +121,7 @@ class Recovery {
   absl::Status AttachAll(const std::vector<Placement>& placement, uint64_t epoch);
   void OnEvent(size_t worker, int32_t stage, uint64_t epoch, wire::WorkerEvent event);
   void Watch();
+  void LookForIdle(absl::Time now);
   bool WholeAgain(absl::Time now);
   void ReportLoss(uint64_t epoch, Loss loss);
   bool Wait(absl::Duration duration);  // false: stopping
@@ -142,10 +145,11 @@ class Recovery {
   std::vector<Placement> placement_;
   absl::Time trouble_since_;  // the first loss since the pipeline last worked
   absl::Time resumed_at_;
-  uint64_t steps_at_resume_ = 0;  // of the last stage
-  int32_t flaps_ = 0;             // losses without a step between them
-  bool degraded_ = false;         // survivors share the layers of a lost worker
-  absl::Time whole_check_;        // when to look next whether all are back
+  uint64_t steps_at_resume_ = 0;                     // of the last stage
+  int32_t flaps_ = 0;                                // losses without a step between them
+  bool degraded_ = false;                            // survivors share the layers of a lost worker
+  absl::Time next_look_;                             // for workers that are lost or drained
+  absl::Time whole_since_ = absl::InfiniteFuture();  // degraded, but all are back
   std::thread thread_;
 };
 

@@ -133,6 +133,7 @@ constexpr YamlField<WorkerEntry> kWorkerFields[] = {
     {"device", ReadString<&WorkerEntry::device>},
     {"models", ReadString<&WorkerEntry::models>},
     {"launch", ReadLaunch},
+    {"tls", ReadString<&WorkerEntry::tls>},
     {"mlock", ReadBool<&WorkerEntry::mlock>},
     {"weight", ReadPositive<&WorkerEntry::weight>},
     {"memory_gbps", ReadPositive<&WorkerEntry::memory_gbps>},
@@ -291,7 +292,9 @@ void ResolvePaths(const std::filesystem::path& folder, Topology* topology) {
   if (topology->journal != kNoJournal) resolve(&topology->journal);
   for (auto* list : {&topology->workers, &topology->spares}) {
     for (WorkerEntry& worker : *list) {
-      if (worker.launch == "local") resolve(&worker.models);
+      if (worker.launch != "local") continue;
+      resolve(&worker.models);
+      resolve(&worker.tls);
     }
   }
 }

@@ -29,6 +29,7 @@ struct WorkerEntry {
   std::string device = "auto";
   std::string models;           // folder on that host; empty: where the model lies
   std::string launch = "none";  // local | none | ssh://user@host
+  std::string tls;              // folder of its certificate there; empty: the topology's files
   bool mlock = false;
   double weight = 0;          // share of the layers' work, relative; 0: by speeds or memory
   double memory_gbps = 0;     // measured: weights read, GB/s; 0: not known

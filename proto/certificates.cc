@@ -46,6 +46,11 @@ absl::Status OpenSslError(std::string_view what) {
   return Internal("{}: {}", what, text);
 }
 
+absl::Status MakeFolder(const std::string& dir) {
+  if (mkdir(dir.c_str(), 0755) == 0 || errno == EEXIST) return absl::OkStatus();
+  return Unknown("{}: {}", dir, std::strerror(errno));
+}
+
 absl::StatusOr<File> CreateFile(const std::string& path, mode_t mode) {
   unlink(path.c_str());  // a running process goes on with the old file until it looks again
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
@@ -141,9 +146,7 @@ absl::StatusOr<std::string> AlternativeNames(const CertificateRequest& request) 
 absl::Status CreateAuthority(const std::string& dir, int days) {
   const std::string key_path = dir + "/ca-key.pem";
   if (access(key_path.c_str(), F_OK) == 0) return AlreadyExists("{}: is there already", key_path);
-  if (mkdir(dir.c_str(), 0755) != 0 && errno != EEXIST) {
-    return Unknown("{}: {}", dir, std::strerror(errno));
-  }
+  RETURN_IF_ERROR(MakeFolder(dir));
   const Key key(EVP_EC_gen("P-256"));
   if (key == nullptr) return OpenSslError("making a key");
   ASSIGN_OR_RETURN(const Certificate certificate, MakeCertificate("baton CA", key.get(), days));
@@ -160,13 +163,13 @@ absl::Status CreateAuthority(const std::string& dir, int days) {
 absl::StatusOr<Security> IssueCertificate(const std::string& dir,
                                           const CertificateRequest& request) {
   RETURN_IF_ERROR(CheckPlainName("certificate name", request.name));
-  if (request.name == "ca") return InvalidArgument("certificate name: \"ca\" is the authority's");
   ASSIGN_OR_RETURN(const std::string names, AlternativeNames(request));
-  const Security files{.ca_file = dir + "/ca.pem",
-                       .cert_file = fmt::format("{}/{}.pem", dir, request.name),
-                       .key_file = fmt::format("{}/{}-key.pem", dir, request.name)};
+  const std::string folder = dir + "/" + request.name;
+  const Security files{.ca_file = folder + "/ca.pem",
+                       .cert_file = folder + "/cert.pem",
+                       .key_file = folder + "/key.pem"};
 
-  ASSIGN_OR_RETURN(const File ca_file, OpenFile(files.ca_file));
+  ASSIGN_OR_RETURN(const File ca_file, OpenFile(dir + "/ca.pem"));
   ASSIGN_OR_RETURN(const File ca_key_file, OpenFile(dir + "/ca-key.pem"));
   const Certificate ca(PEM_read_X509(ca_file.get(), nullptr, nullptr, nullptr));
   const Key ca_key(PEM_read_PrivateKey(ca_key_file.get(), nullptr, nullptr, nullptr));
@@ -183,6 +186,8 @@ absl::StatusOr<Security> IssueCertificate(const std::string& dir,
   RETURN_IF_ERROR(AddExtension(subject, ca.get(), NID_ext_key_usage, "serverAuth,clientAuth"));
   RETURN_IF_ERROR(AddExtension(subject, ca.get(), NID_subject_alt_name, names));
   if (X509_sign(subject, ca_key.get(), EVP_sha256()) == 0) return OpenSslError("signing");
+  RETURN_IF_ERROR(MakeFolder(folder));
+  RETURN_IF_ERROR(WriteCertificate(files.ca_file, ca.get()));
   RETURN_IF_ERROR(WriteKey(files.key_file, key.get()));
   RETURN_IF_ERROR(WriteCertificate(files.cert_file, subject));
   return files;

@@ -20,8 +20,8 @@ struct CertificateRequest {
   std::vector<std::string> hosts;  // names and IP addresses under which it is reached
   int days = 365;
 };
-// Signs with the authority in `dir` and writes DIR/NAME.pem and DIR/NAME-key.pem, replacing those
-// that are there. Returns the paths as a process needs them.
+// Signs with the authority in `dir` and writes DIR/NAME/ with ca.pem, cert.pem and key.pem, all that
+// a host needs, replacing those that are there. Returns their paths.
 absl::StatusOr<Security> IssueCertificate(const std::string& dir,
                                           const CertificateRequest& request);
 

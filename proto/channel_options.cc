@@ -31,6 +31,9 @@ constexpr int kStreamLookaheadBytes = 2 << 20;
 constexpr int kMaxStreamsPerConnection = 1'024;
 constexpr size_t kServerMemoryBytes = size_t{1}
                                       << 30;  // of gRPC's buffers; beyond it, new reads wait
+// A peer that connects and says nothing is not waited for.
+constexpr int kHandshakeTimeoutMs = 20'000;
+constexpr int kMaxHeaderBytes = 16 << 10;
 constexpr unsigned kCertificateReloadSeconds = 2;
 
 absl::Status CheckReadable(const std::string& path, const char* what) {
@@ -41,18 +44,12 @@ absl::Status CheckReadable(const std::string& path, const char* what) {
 absl::StatusOr<std::shared_ptr<grpc::experimental::CertificateProviderInterface>> MakeProvider(
     const Security& security) {
   RETURN_IF_ERROR(CheckReadable(security.ca_file, "CA certificate"));
-  RETURN_IF_ERROR(CheckReadable(security.cert_file, "certificate"));
-  RETURN_IF_ERROR(CheckReadable(security.key_file, "key"));
+  if (security.has_certificate()) {
+    RETURN_IF_ERROR(CheckReadable(security.cert_file, "certificate"));
+    RETURN_IF_ERROR(CheckReadable(security.key_file, "key"));
+  }
   return std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
       security.key_file, security.cert_file, security.ca_file, kCertificateReloadSeconds);
-}
-
-template <typename Options>
-void UseProvider(Options& options,
-                 std::shared_ptr<grpc::experimental::CertificateProviderInterface> provider) {
-  options.set_certificate_provider(std::move(provider));
-  options.watch_root_certs();
-  options.watch_identity_key_cert_pairs();
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
@@ -60,7 +57,9 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials
   if (!security.tls()) return grpc::InsecureChannelCredentials();
   ASSIGN_OR_RETURN(auto provider, MakeProvider(security));
   grpc::experimental::TlsChannelCredentialsOptions options;
-  UseProvider(options, std::move(provider));
+  options.set_certificate_provider(std::move(provider));
+  options.watch_root_certs();
+  if (security.has_certificate()) options.watch_identity_key_cert_pairs();
   options.set_verify_server_certs(true);
   return grpc::experimental::TlsCredentials(options);
 }
@@ -91,13 +90,16 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& ad
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
-    const Security& security) {
+    const Security& security, PeerCertificate peer) {
   if (!security.tls()) return grpc::InsecureServerCredentials();
+  if (!security.has_certificate()) return InvalidArgument("TLS: a server needs a certificate");
   ASSIGN_OR_RETURN(auto provider, MakeProvider(security));
   grpc::experimental::TlsServerCredentialsOptions options(provider);
   options.watch_root_certs();
   options.watch_identity_key_cert_pairs();
-  options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  options.set_cert_request_type(peer == PeerCertificate::kRequired
+                                    ? GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY
+                                    : GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY);
   return grpc::experimental::TlsServerCredentials(options);
 }
 
@@ -113,6 +115,8 @@ void ApplyServerOptions(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kStreamLookaheadBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxHeaderBytes);
   builder.SetResourceQuota(grpc::ResourceQuota("server").Resize(kServerMemoryBytes));
 }
 

@@ -6,6 +6,7 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -23,8 +24,10 @@ inline constexpr int kMaxChunkBytes = 1'000'000;
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address,
                                                            const Security& security);
 
+// Whether those who connect must show a certificate. One that they show is checked in any case.
+enum class PeerCertificate : uint8_t { kRequired, kOptional };
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
-    const Security& security);
+    const Security& security, PeerCertificate peer);
 void ApplyServerOptions(grpc::ServerBuilder& builder);
 
 }  // namespace baton::wire

@@ -37,6 +37,8 @@ absl::StatusOr<Role> ParseRole(std::string_view name) {
 
 std::string RoleUri(Role role) { return fmt::format("{}{}", kUriPrefix, RoleName(role)); }
 
+bool HasCertificate(const grpc::AuthContext& peer) { return peer.IsPeerAuthenticated(); }
+
 absl::Status CheckPeerRole(const grpc::AuthContext& peer, std::initializer_list<Role> allowed) {
   if (!OverTls(peer)) return absl::OkStatus();
   for (const grpc::string_ref& uri : peer.FindPropertyValues(kUriProperty)) {

@@ -22,6 +22,7 @@ std::string_view RoleName(Role role);
 absl::StatusOr<Role> ParseRole(std::string_view name);
 std::string RoleUri(Role role);
 
+bool HasCertificate(const grpc::AuthContext& peer);
 // OK where the peer's certificate carries one of these roles. A connection without TLS passes: it
 // comes from this machine, or the operator has opened the port to everyone by name.
 absl::Status CheckPeerRole(const grpc::AuthContext& peer, std::initializer_list<Role> allowed);

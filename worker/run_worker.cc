@@ -1,7 +1,5 @@
 #include "worker/run_worker.h"
 
-#include <spdlog/spdlog.h>
-
 #include <condition_variable>
 #include <csignal>
 #include <mutex>
@@ -20,13 +18,7 @@ absl::Status RunWorker(const WorkerRunOptions& options, std::stop_token stop,
                                                          .cache_dir = "",
                                                          .security = options.server.security}));
   ASSIGN_OR_RETURN(const auto server, WorkerServer::Start(options.server, std::move(loader)));
-  const wire::Address address = server->address();
-  if (!address.IsLoopback() && !options.server.security.tls()) {
-    spdlog::warn(
-        "listening on {} without TLS: anyone who reaches this port can use and stop this worker",
-        address.ToString());
-  }
-  ready(address);
+  ready(server->address());
 
   std::mutex mutex;
   std::condition_variable_any stopped;

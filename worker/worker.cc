@@ -1,5 +1,7 @@
 #include "worker/worker.h"
 
+#include <spdlog/spdlog.h>
+
 #include <unistd.h>
 
 #include <chrono>
@@ -148,6 +150,10 @@ absl::StatusOr<wire::LoadedStage> Worker::Load(const wire::LoadRequest& request,
     unit->runner = *std::move(runner);
     busy_us_ = 0;
     steps_ = 0;
+    spdlog::info("loaded layers {}-{}: {} bytes of weights, {} of KV cache",
+                 request.spec.layers.begin, request.spec.layers.end - 1,
+                 unit->description.weights_bytes, unit->description.kv_bytes);
+    for (const std::string& warning : unit->description.warnings) spdlog::warn("{}", warning);
   }
   if (unit->next == nullptr || unit->next_address != request.next_address ||
       unit->wire_type != request.wire_type) {

@@ -69,9 +69,6 @@ class LoadReactor : public grpc::ServerWriteReactor<v1::LoadProgress> {
       updates_.Close([this, status] { Finish(wire::ToGrpc(status)); });
       return;
     }
-    spdlog::info("loaded layers {}-{}: {} bytes of weights, {} of KV cache", done_.layers.begin,
-                 done_.layers.end - 1, done_.weights_bytes, done_.kv_bytes);
-    for (const std::string& warning : done_.warnings) spdlog::warn("{}", warning);
     v1::LoadProgress update;
     update.set_done_bytes(done_.weights_bytes);
     update.set_total_bytes(done_.weights_bytes);

@@ -1,10 +1,14 @@
 #include "coordinator/open_requests.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 #include "tests/support/temp_dir.h"
 
@@ -76,7 +80,7 @@ TEST_F(OpenRequestsTest, AbandonedOnesAreKeptForAWhile) {
 }
 
 TEST_F(OpenRequestsTest, DamagedJournalsAreReadAsFarAsTheyGo) {
-  const std::string whole = OpenRequestToJson("a", Request(1));
+  const std::string whole = JournalOpenLine("a", Request(1));
   const std::string model = "{\"model\":\"model\"}\n";
   struct Case {
     std::string text;
@@ -119,6 +123,34 @@ TEST_F(OpenRequestsTest, NothingIsLeftWhereNothingIsOpen) {
     EXPECT_TRUE(std::filesystem::exists(path()));
   }
   EXPECT_FALSE(std::filesystem::exists(temp_.File("journal")));
+}
+
+// A file that may not grow, as on a full disk.
+TEST_F(OpenRequestsTest, AFullDiskCostsTheJournalAndNoMore) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit usual;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &usual), 0);
+  {
+    const auto requests = Open();
+    requests->Opened("a", Request(1));
+    const auto whole_size = [&] {
+      std::error_code error;
+      const auto size = std::filesystem::file_size(path(), error);
+      return error ? 0 : size;
+    };
+    for (int i = 0; i < 200 && whole_size() < 100; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const rlimit full{whole_size() + 20, usual.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+    for (int token = 10; token < 20; ++token) requests->Answered("a", token);  // more than 20 bytes
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &usual), 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1200));  // it has tried again
+    requests->Answered("a", 20);
+  }
+  const auto a = Open()->Take("a");
+  ASSERT_TRUE(a.has_value());
+  EXPECT_EQ(a->answer, (std::vector<engine::TokenId>{10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20}));
 }
 
 TEST(OpenRequestsMemoryTest, WorksWithoutAFolder) {

@@ -1,21 +1,18 @@
-// libFuzzer target: any bytes as a GGUF header. A sound answer is an error, or tensors that lie
+// Any bytes as a GGUF header. A sound answer is an error, or tensors that lie
 // inside the file and values that can be read.
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "engine/gguf/gguf_header.h"
 #include "engine/gguf/gguf_writer.h"
+#include "tests/fuzz/target.h"
 
-namespace baton::engine {
+namespace baton::fuzz {
+
+using namespace engine;
+
 namespace {
-
-// Where bytes from outside break a promise of the parser, the fuzzer shall stop.
-void Require(bool condition) {
-  if (!condition) std::abort();
-}
 
 void ReadAllValues(const Metadata& metadata) {
   for (const Metadata::Entry& entry : metadata.entries()) {
@@ -52,7 +49,9 @@ void Parse(std::string_view bytes, uint64_t file_bytes) {
   CheckTensors(*header);
 }
 
-std::string SeedFile() {
+}  // namespace
+
+std::vector<std::string> GgufSeeds() {
   GgufWriter writer;
   writer.SetString("general.architecture", "seed");
   writer.SetUint32(kAlignmentKey, 8);
@@ -61,28 +60,12 @@ std::string SeedFile() {
   writer.SetStrings("strings", std::vector<std::string>{"a", "bc"});
   writer.AddTensor("t", std::vector<int64_t>{32, 2}, kernels::QuantType::kQ4_0);
   writer.AddTensor("u", std::vector<int64_t>{1}, kernels::QuantType::kF32);
-  return writer.Header() + std::string(writer.TensorOffsets().back(), '\0');
+  return {writer.Header() + std::string(writer.TensorOffsets().back(), '\0')};
 }
 
-}  // namespace
-}  // namespace baton::engine
-
-extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
-
-// Starts from a sound file, which random bytes would take long to find.
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
-                                          unsigned int /*seed*/) {
-  static const std::string* const kSeed = new std::string(baton::engine::SeedFile());
-  if (size < 24 && kSeed->size() <= max_size) {
-    std::memcpy(data, kSeed->data(), kSeed->size());
-    size = kSeed->size();
-  }
-  return LLVMFuzzerMutate(data, size, max_size);
+void FuzzGguf(std::string_view input) {
+  Parse(input, input.size());
+  Parse(input, input.size() + (1 << 20));  // a header that came without its file
 }
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  baton::engine::Parse(bytes, size);
-  baton::engine::Parse(bytes, size + (1 << 20));  // a header that came without its file
-  return 0;
-}
+}  // namespace baton::fuzz

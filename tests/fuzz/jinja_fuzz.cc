@@ -1,10 +1,10 @@
 // Any bytes as a chat template: an error or a prompt whose content ranges are in order.
-#include <cstdint>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "engine/text/chat_template.h"
+#include "tests/fuzz/target.h"
 
+namespace baton::fuzz {
 namespace {
 
 const nlohmann::ordered_json& Input() {
@@ -18,17 +18,16 @@ const nlohmann::ordered_json& Input() {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto parsed =
-      baton::engine::ChatTemplate::Parse({reinterpret_cast<const char*>(data), size});
-  if (!parsed.ok()) return 0;
+void FuzzJinja(std::string_view input) {
+  const auto parsed = engine::ChatTemplate::Parse(input);
+  if (!parsed.ok()) return;
   const auto prompt = parsed->Render(Input(), {.now = std::tm{}});
-  if (!prompt.ok()) return 0;
+  if (!prompt.ok()) return;
   size_t at = 0;
   for (const auto& range : prompt->content) {
-    if (range.begin < at || range.end <= range.begin || range.end > prompt->text.size())
-      std::abort();
+    Require(range.begin >= at && range.end > range.begin && range.end <= prompt->text.size());
     at = range.end;
   }
-  return 0;
 }
+
+}  // namespace baton::fuzz

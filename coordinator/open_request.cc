@@ -1,0 +1,137 @@
+#include "coordinator/open_request.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+namespace baton::coordinator {
+
+using engine::SamplingParams;
+using engine::TokenId;
+using Json = nlohmann::json;
+
+namespace {
+
+constexpr size_t kMaxTokens = 1u << 24;  // of a request, in a journal of unknown origin
+
+// Names of the members in the journal. Floats pass through JSON's doubles unchanged.
+template <typename T>
+struct Member {
+  const char* name;
+  T SamplingParams::*member;
+};
+constexpr Member<float> kFloats[] = {
+    {"temperature", &SamplingParams::temperature},
+    {"top_p", &SamplingParams::top_p},
+    {"min_p", &SamplingParams::min_p},
+    {"repetition_penalty", &SamplingParams::repetition_penalty},
+    {"presence_penalty", &SamplingParams::presence_penalty},
+    {"frequency_penalty", &SamplingParams::frequency_penalty},
+};
+constexpr Member<int32_t> kIntegers[] = {
+    {"top_k", &SamplingParams::top_k},
+    {"top_logprobs", &SamplingParams::top_logprobs},
+};
+
+Json ToJson(const OpenRequest& request) {
+  Json json;
+  json["prompt"] = request.prompt;
+  json["answer"] = request.answer;
+  json["stop"] = request.stop;
+  json["ignore_eos"] = request.ignore_eos;
+  json["max_tokens"] = request.max_tokens;
+  json["priority"] = request.priority;
+  json["speculation"] = request.speculation;
+  json["grammar_json_schema"] = request.grammar_json_schema;
+  json["seed"] = request.sampling.seed;
+  for (const auto& [name, member] : kFloats) json[name] = request.sampling.*member;
+  for (const auto& [name, member] : kIntegers) json[name] = request.sampling.*member;
+  json["logit_bias"] = request.sampling.logit_bias;
+  return json;
+}
+
+// nullopt: not what ToJson writes.
+std::optional<OpenRequest> FromJson(const Json& json) {
+  try {
+    OpenRequest request;
+    json.at("prompt").get_to(request.prompt);
+    json.at("answer").get_to(request.answer);
+    json.at("stop").get_to(request.stop);
+    json.at("ignore_eos").get_to(request.ignore_eos);
+    json.at("max_tokens").get_to(request.max_tokens);
+    json.at("priority").get_to(request.priority);
+    json.at("speculation").get_to(request.speculation);
+    json.at("grammar_json_schema").get_to(request.grammar_json_schema);
+    json.at("seed").get_to(request.sampling.seed);
+    for (const auto& [name, member] : kFloats) json.at(name).get_to(request.sampling.*member);
+    for (const auto& [name, member] : kIntegers) json.at(name).get_to(request.sampling.*member);
+    json.at("logit_bias").get_to(request.sampling.logit_bias);
+    return request;
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::string ToLine(const Json& json) {
+  return json.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
+}
+
+void ReadLine(std::string_view line, std::unordered_map<std::string, OpenRequest>* open) {
+  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return;
+  if (const auto id = json.find("open"); id != json.end() && id->is_string()) {
+    std::optional<OpenRequest> request = FromJson(json);
+    if (request && request->prompt.size() + request->answer.size() <= kMaxTokens) {
+      (*open)[id->get<std::string>()] = *std::move(request);
+    }
+  } else if (const auto of = json.find("of"); of != json.end() && of->is_string()) {
+    const auto entry = open->find(of->get<std::string>());
+    const auto token = json.find("token");
+    if (entry != open->end() && token != json.end() && token->is_number_integer()) {
+      entry->second.answer.push_back(token->get<TokenId>());
+    }
+  } else if (const auto ended = json.find("end"); ended != json.end() && ended->is_string()) {
+    open->erase(ended->get<std::string>());
+  }
+}
+
+}  // namespace
+
+std::string JournalHeadLine(std::string_view fingerprint) {
+  return ToLine(Json{{"model", fingerprint}});
+}
+
+std::string JournalOpenLine(std::string_view id, const OpenRequest& request) {
+  Json json = ToJson(request);
+  json["open"] = id;
+  return ToLine(json);
+}
+
+std::string JournalTokenLine(std::string_view id, TokenId token) {
+  return fmt::format("{{\"of\":\"{}\",\"token\":{}}}\n", id, token);
+}
+
+std::string JournalEndLine(std::string_view id) { return fmt::format("{{\"end\":\"{}\"}}\n", id); }
+
+std::unordered_map<std::string, OpenRequest> ReadJournal(std::string_view journal,
+                                                         std::string_view fingerprint) {
+  std::unordered_map<std::string, OpenRequest> open;
+  bool known_model = false;
+  while (true) {
+    const size_t end = journal.find('\n');
+    if (end == std::string_view::npos) return open;
+    const std::string_view line = journal.substr(0, end);
+    journal.remove_prefix(end + 1);
+    if (known_model) {
+      ReadLine(line, &open);
+      continue;
+    }
+    const Json first = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!first.is_object() || first.value("model", Json()) != Json(fingerprint)) return open;
+    known_model = true;
+  }
+}
+
+}  // namespace baton::coordinator

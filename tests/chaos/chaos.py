@@ -1,0 +1,357 @@
+#!/usr/bin/env python3
+"""Real processes, and trouble at random moments: kills, stops, restarts, drains. What clients get must not change by a byte.
+
+usage: chaos.py [--seed N] [--quick] [SCENARIO ...]       BATON_BIN and BATON_TINY_MODEL as in tests/e2e/cluster.py
+
+Every choice comes from the seed, which is printed. Each scenario prints one line of figures; the exit code is 1 if one fell
+short. --quick is what the test suite runs, in half a minute; without it the figures are those of docs/reliability.md.
+"""
+import argparse
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
+import cluster  # noqa: E402
+
+DEADLINE_S = 120  # of one answer
+
+
+class FallsShort(Exception):
+    pass
+
+
+def require(condition, what):
+    if not condition:
+        raise FallsShort(what)
+
+
+class Answer:
+    """A streamed completion: its text, and when each piece came."""
+
+    def __init__(self, address, prompt, tokens):
+        self.text, self.times, self.error = "", [], None
+        try:
+            self._read(address, prompt, tokens)
+        except (OSError, http.client.HTTPException, ValueError) as e:
+            self.error = f"{type(e).__name__}: {e}"
+
+    def _read(self, address, prompt, tokens):
+        connection = http.client.HTTPConnection(address, timeout=DEADLINE_S)
+        with contextlib.closing(connection):
+            body = {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, "stream": True}
+            connection.request("POST", "/v1/completions", json.dumps(body))
+            response = connection.getresponse()
+            if response.status != 200:
+                self.error = f"{response.status}: {response.read(300).decode(errors='replace')}"
+                return
+            finish = None
+            for line in response:
+                if not line.startswith(b"data: ") or line.startswith(b"data: [DONE]"):
+                    continue
+                event = json.loads(line[6:])
+                if "error" in event:
+                    self.error = event["error"]["message"]
+                    return
+                self.times.append(time.monotonic())
+                self.text += event["choices"][0]["text"]
+                finish = event["choices"][0]["finish_reason"] or finish
+            if finish != "length":
+                self.error = f"ended with {finish}"
+
+
+class Streams:
+    """Clients that ask the same questions again and again until they are stopped."""
+
+    def __init__(self, chaos, count, tokens):
+        self.address, self.tokens, self.answers = chaos.http, tokens, []
+        self.prompts = [[chaos.random.randrange(3, 200) for _ in range(chaos.random.randrange(3, 40))] for _ in range(count)]
+        self.want = [a.text for a in self.once()]
+
+    def once(self):
+        answers = [None] * len(self.prompts)
+
+        def ask(i):
+            answers[i] = Answer(self.address, self.prompts[i], self.tokens)
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(self.prompts))]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        for a in answers:
+            require(a.error is None, f"undisturbed: {a.error}")
+        return answers
+
+    def __enter__(self):
+        self.over = threading.Event()
+
+        def go_on(i):
+            while not self.over.is_set():
+                self.answers.append((i, Answer(self.address, self.prompts[i], self.tokens)))
+                if self.answers[-1][1].error is not None:
+                    time.sleep(0.2)
+        self.threads = [threading.Thread(target=go_on, args=(i,)) for i in range(len(self.prompts))]
+        for t in self.threads:
+            t.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        for t in self.threads:
+            t.join()
+
+    def check(self):
+        """All answers are those of the undisturbed run; returns how many there were."""
+        errors = [a.error for _, a in self.answers if a.error is not None]
+        require(not errors, f"{len(errors)} of {len(self.answers)} streams failed: {errors[:1]}")
+        other = [i for i, a in self.answers if a.text != self.want[i]]
+        require(not other, f"{len(other)} of {len(self.answers)} streams have another text")
+        return len(self.answers)
+
+    def pauses(self, moments):
+        """Sorted lengths of the gaps between pieces in which one of these moments fell."""
+        gaps = []
+        for _, a in self.answers:
+            gaps += [end - begin for begin, end in zip(a.times, a.times[1:]) if any(begin < m <= end for m in moments)]
+        return sorted(gaps)
+
+
+def share(values, part):
+    return values[min(len(values) - 1, int(part * len(values)))] if values else 0.0
+
+
+def figures(pid):
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    threads = int(next(line for line in status.splitlines() if line.startswith("Threads:")).split()[1])
+    return {"fds": len(os.listdir(f"/proc/{pid}/fd")), "threads": threads, "rss_MiB": cluster.resident_bytes(pid) >> 20}
+
+
+class Chaos:
+    """A cluster of `baton up` and what disturbs it."""
+
+    def __init__(self, folder, seed, quick):
+        self.folder, self.quick, self.random, self.servers = folder, quick, random.Random(seed), []
+        shape = {"layers": 6, "hidden": 64} if quick else {"layers": 24, "hidden": 256}
+        self.model = cluster.tiny_model(folder / "tiny.gguf", context=1024, **shape)
+
+    def up(self, workers=3, spares=0, more=""):
+        entry = {"address": "127.0.0.1:0", "threads": 1, "launch": "local"}
+        text = cluster.topology_text(self.model, [{"name": f"w{i}"} | entry for i in range(workers)], context=1024, sequences=8,
+                                     more="  http: 127.0.0.1:0\n" + f"journal: {self.folder}/journal\n" + more)
+        if spares:
+            text += "spares:\n" + "".join(f"  - {{name: s{i}, address: '127.0.0.1:0', threads: 1, launch: local}}\n"
+                                          for i in range(spares))
+        return self.started(text, "up")
+
+    def started(self, topology, command):
+        file = self.folder / "topology.yaml"
+        file.write_text(topology)
+        server = cluster.Server(command, "-f", file)
+        self.servers.append(server)
+        server.ready()
+        self.grpc, self.http = server.grpc, server.http
+        return server
+
+    def stop(self):
+        for server in reversed(self.servers):
+            with contextlib.suppress(AssertionError):
+                server.stop()
+        self.servers.clear()
+
+    def status(self):
+        return cluster.run_json("status", "--server", self.grpc, timeout=30)
+
+    def wait_ready(self, seconds=60):
+        end, status = time.monotonic() + seconds, None
+        while time.monotonic() < end:
+            with contextlib.suppress(AssertionError, subprocess.TimeoutExpired):
+                status = self.status()
+                if status["state"] == "ready":
+                    return status
+            time.sleep(0.05)
+        raise FallsShort(f"not ready after {seconds} s: {status and status['state']}")
+
+    def kill(self, pids):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def alive(self, status):
+        return [w for w in status["workers"] if w["pid"]]
+
+
+def workers(chaos):
+    """Random workers die, sometimes two at once, each time while all streams run."""
+    kills, count, tokens = (3, 3, 150) if chaos.quick else (100, 8, 500)
+    chaos.up()
+    streams, done, moments = Streams(chaos, count, tokens), 0, []
+    pid = chaos.status()["coordinator"]["pid"]
+    before = figures(pid)
+    with streams:
+        while done < kills:
+            time.sleep(chaos.random.uniform(0.2, 1.0 if chaos.quick else 3.0))
+            alive = chaos.alive(chaos.wait_ready())
+            victims = chaos.random.sample(alive, min(len(alive), kills - done, chaos.random.choice((1, 1, 1, 2))))
+            chaos.kill([w["pid"] for w in victims])
+            moments.append(time.monotonic())
+            done += len(victims)
+    answers = streams.check()
+    status = chaos.wait_ready()
+    after = figures(pid)
+    require(status["coordinator"]["pid"] == pid, "the coordinator is another one")
+    require(status["sequences"] == {"running": 0, "waiting": 0}, f"sequences are left: {status['sequences']}")
+    require(after["fds"] <= before["fds"] + 10 and after["threads"] <= before["threads"] + 8, f"{before} became {after}")
+    require(after["rss_MiB"] <= 1.5 * before["rss_MiB"] + 30, f"{before} became {after}")
+    pauses = streams.pauses(moments)
+    limit = 10 if chaos.quick else 3
+    require(share(pauses, 0.95) < limit, f"the 95th of 100 pauses takes {share(pauses, 0.95):.2f} s, expected {limit}")
+    return (f"{done} kills, {answers} streams of {tokens} tokens equal; pause p50 {share(pauses, 0.5):.2f} s, "
+            f"p95 {share(pauses, 0.95):.2f} s, longest {pauses[-1] if pauses else 0:.2f} s; coordinator {before} -> {after}")
+
+
+def stopped(chaos):
+    """A worker that stands still for 3 s is slow, not lost."""
+    chaos.up()
+    streams = Streams(chaos, 2, 300)
+    epoch = chaos.wait_ready()["epoch"]
+    with streams:
+        time.sleep(0.3)
+        victim = chaos.random.choice(chaos.alive(chaos.status()))["pid"]
+        os.kill(victim, signal.SIGSTOP)
+        time.sleep(1.5 if chaos.quick else 3)
+        os.kill(victim, signal.SIGCONT)
+        time.sleep(0.3)
+    answers = streams.check()
+    require(chaos.wait_ready()["epoch"] == epoch, "it was taken for lost")
+    return f"{answers} streams equal, epoch {epoch} as before"
+
+
+def coordinator(chaos):
+    """The coordinator dies; clients resume, workers keep what they have loaded."""
+    kills, count, tokens = (1, 2, 400) if chaos.quick else (20, 4, 500)
+    up = chaos.up()
+    prompts = [",".join(str(chaos.random.randrange(3, 200)) for _ in range(10)) for _ in range(count)]
+
+    def ask(prompt):
+        return cluster.run("run", "--server", chaos.grpc, "--tokens", prompt, "-n", tokens, "--temp", 0, "--ignore-eos", "--json",
+                           timeout=DEADLINE_S)
+    want = [json.loads(cluster.good(ask(p)).stdout)["tokens"] for p in prompts]
+    before, done, over, got = chaos.wait_ready(), 0, threading.Event(), []
+
+    def go_on(i):
+        while not over.is_set():
+            got.append((i, ask(prompts[i])))
+    threads = [threading.Thread(target=go_on, args=(i,)) for i in range(count)]
+    for t in threads:
+        t.start()
+    try:
+        while done < kills:
+            time.sleep(chaos.random.uniform(0.5, 1 if chaos.quick else 3))
+            chaos.kill([chaos.wait_ready()["coordinator"]["pid"]])
+            done += 1
+            time.sleep(0.3)
+        chaos.wait_ready()
+    finally:
+        over.set()
+        for t in threads:
+            t.join()
+    failed = [d.stderr.strip() for _, d in got if d.returncode != 0]
+    require(not failed, f"{len(failed)} of {len(got)} answers failed: {failed[:1]}")
+    other = [i for i, d in got if json.loads(d.stdout)["tokens"] != want[i]]
+    require(not other, f"{len(other)} of {len(got)} answers have other tokens")
+    after = chaos.wait_ready()
+    require([w["pid"] for w in after["workers"]] == [w["pid"] for w in before["workers"]], "workers were restarted")
+    loads = sum("loaded layers" in line for line in up.words().splitlines())
+    require(loads == len(before["workers"]), f"{loads} loads of {len(before['workers'])} workers")
+    return f"{done} kills, {len(got)} answers of {tokens} tokens equal, {loads} loads by {len(before['workers'])} workers in all"
+
+
+def rolling(chaos):
+    """Every worker is drained, restarted and taken back while clients ask; nobody notices."""
+    chaos.up(workers=2, spares=1)
+    streams, drained = Streams(chaos, 3 if chaos.quick else 8, 60), 0
+    with streams:
+        for name in ("w0", "w1", "s0") if chaos.quick else ("w0", "w1", "s0") * 3:
+            chaos.wait_ready()
+            cluster.good(cluster.run("drain", name, "--server", chaos.grpc, timeout=DEADLINE_S))
+            drained += 1
+            old = next(w["pid"] for w in chaos.status()["workers"] if w["name"] == name)
+            os.kill(old, signal.SIGTERM)
+            end = time.monotonic() + 60
+            while time.monotonic() < end:
+                now = next(w for w in chaos.status()["workers"] if w["name"] == name)
+                if now["pid"] not in (0, None, old) and now["state"] != "draining":
+                    break
+                time.sleep(0.2)
+            require(time.monotonic() < end, f"{name} is not taken back: {now}")
+    return f"{drained} drains and restarts, {streams.check()} requests, none failed, all equal"
+
+
+def mixed(chaos):
+    """A spare on another instruction set goes on where the lost worker was, both ways."""
+    told, names = [], json.loads(cluster.good(cluster.run("devices", "--json")).stdout)
+    best = "avx2" if "avx2" in json.dumps(names) else "scalar"
+    for usual, other in ((best, "scalar"), ("scalar", best)):
+        started = []
+        for name, isa in (("a", usual), ("b", usual), ("spare", other)):
+            server = cluster.Server("worker", "--listen", "127.0.0.1:0", "--name", name, "--models", chaos.folder, "--threads", "1",
+                                    env={"BATON_ISA": isa})
+            started.append(server)
+            chaos.servers.append(server)
+        entries = [{"name": s, "address": w.ready().grpc} for s, w in zip(("a", "b"), started)]
+        text = cluster.topology_text(chaos.model, entries, context=1024, more="  http: 127.0.0.1:0\njournal: 'off'\n")
+        text += f"spares:\n  - {{name: spare, address: '{started[2].ready().grpc}'}}\n"
+        chaos.started(text, "serve")
+        streams = Streams(chaos, 2, 100 if chaos.quick else 500)
+        with streams:
+            time.sleep(0.2)
+            started[chaos.random.randrange(2)].kill()
+            time.sleep(1)
+            status = chaos.wait_ready()
+        answers = streams.check()
+        spare = next(w for w in chaos.wait_ready()["workers"] if w["name"] == "spare")
+        require(spare["layers"]["end"] > spare["layers"]["begin"], f"the spare has nothing to do: {status}")
+        told.append(f"{usual} to {other}: {answers} streams equal")
+        chaos.stop()
+    return "; ".join(told)
+
+
+SCENARIOS = {f.__name__: f for f in (workers, stopped, coordinator, rolling, mixed)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenario", nargs="*", choices=[*SCENARIOS, []], default=[])
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 100000)
+    parser.add_argument("--quick", action="store_true")
+    flags = parser.parse_args()
+    print(f"seed {flags.seed}", flush=True)
+    failures = 0
+    for name in flags.scenario or SCENARIOS:
+        with tempfile.TemporaryDirectory(prefix="baton-chaos-") as folder:
+            chaos = Chaos(pathlib.Path(folder), flags.seed, flags.quick)
+            begin = time.monotonic()
+            try:
+                line = SCENARIOS[name](chaos)
+            except (FallsShort, AssertionError, subprocess.TimeoutExpired) as e:
+                failures += 1
+                said = "\n".join(line for s in chaos.servers for line in s.words().splitlines()[-40:])
+                line = f"FALLS SHORT: {e}\n{said}"
+            finally:
+                chaos.stop()
+            print(f"{name}: {line} ({time.monotonic() - begin:.0f} s)", flush=True)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+// Any bytes on a connection to the HTTP server: it answers or closes, and goes on serving.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <memory>
+#include <string>
+
+#include "coordinator/http/http_server.h"
+#include "tests/fuzz/target.h"
+
+namespace baton::fuzz {
+namespace {
+
+using namespace coordinator;
+
+void Answer(const HttpRequest& request, const std::shared_ptr<HttpResponder>& responder) {
+  Require(request.body.size() <= 4096);
+  if (request.path.size() % 2 == 0) return responder->Send(200, "text/plain", request.body);
+  responder->StartStream("text/event-stream");
+  responder->Write("data: x\n\n");
+  responder->End();
+}
+
+HttpServer& Server() {
+  static HttpServer* const server = [] {
+    std::signal(SIGPIPE, SIG_IGN);
+    auto started = HttpServer::Start({.max_header_bytes = 1024, .max_body_bytes = 4096}, Answer);
+    Require(started.ok());
+    return started->release();
+  }();
+  return *server;
+}
+
+int Connect() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(Server().port());
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  Require(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+  const linger reset{.l_onoff = 1, .l_linger = 0};  // no ports that wait
+  setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+  return fd;
+}
+
+}  // namespace
+
+void FuzzHttp(std::string_view input) {
+  const int fd = Connect();
+  (void)send(fd, input.data(), input.size(), MSG_NOSIGNAL);
+  shutdown(fd, SHUT_WR);
+  char buffer[4096];
+  while (recv(fd, buffer, sizeof(buffer), 0) > 0) continue;  // a hang is libFuzzer's to find
+  close(fd);
+}
+
+}  // namespace baton::fuzz
