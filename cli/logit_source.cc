@@ -85,7 +85,7 @@ class LocalLogits : public LogitSource {
 
 class RemoteLogits : public LogitSource {
  public:
-  static absl::StatusOr<std::unique_ptr<LogitSource>> Open(const std::string& server) {
+  static absl::StatusOr<std::unique_ptr<LogitSource>> Open(const ServerFlags& server) {
     ASSIGN_OR_RETURN(auto service, RemoteService::Make(server));
     ASSIGN_OR_RETURN(coordinator::ModelSummary model, service->FetchModel(kFetchTimeout));
     return std::make_unique<RemoteLogits>(std::move(service), std::move(model));
@@ -160,8 +160,8 @@ class RemoteLogits : public LogitSource {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LogitSource>> OpenLogitSource(const ModelFlags& flags,
-                                                             const std::string& server) {
-  if (!server.empty()) return RemoteLogits::Open(server);
+                                                             const ServerFlags& server) {
+  if (server.given()) return RemoteLogits::Open(server);
   if (!flags.model.empty()) return LocalLogits::Open(flags);
   return UsageError("--model or --server: one of them is needed");
 }

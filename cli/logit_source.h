@@ -6,11 +6,11 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "cli/model_flags.h"
+#include "cli/server_flags.h"
 #include "engine/base/status.h"
 #include "engine/base/token_id.h"
 
@@ -42,6 +42,6 @@ class LogitSource {
 
 // As the flags say; a usage error where neither --model nor --server is there.
 absl::StatusOr<std::unique_ptr<LogitSource>> OpenLogitSource(const ModelFlags& flags,
-                                                             const std::string& server);
+                                                             const ServerFlags& server);
 
 }  // namespace baton::cli

@@ -15,7 +15,7 @@ namespace {
 
 struct Flags {
   ModelFlags model;
-  std::string server;
+  ServerFlags server;
   std::string tokens;
   std::string prompt;
   size_t last = 0;
@@ -52,7 +52,8 @@ absl::Status Run(const Flags& flags) {
 
 CommandBody DefineLogits(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
-  AddServerFlag(app, AddModelFlags(app, flags->model), flags->server);
+  CLI::Option* model = AddModelFlags(app, flags->model);
+  AddServerFlags(app, flags->server)->excludes(model);
   auto* prompt = app.add_option_group("prompt");
   prompt->add_option("--tokens", flags->tokens, "Token ids to feed, as 1,2,3");
   prompt->add_option("-p,--prompt", flags->prompt,

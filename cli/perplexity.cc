@@ -22,7 +22,7 @@ constexpr int32_t kDefaultWindow = 512;
 
 struct Flags {
   ModelFlags model;
-  std::string server;
+  ServerFlags server;
   std::string text;
   bool json = false;
 };
@@ -88,7 +88,8 @@ absl::Status Run(const Flags& flags) {
 
 CommandBody DefinePerplexity(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
-  AddServerFlag(app, AddModelFlags(app, flags->model), flags->server);
+  CLI::Option* model = AddModelFlags(app, flags->model);
+  AddServerFlags(app, flags->server)->excludes(model);
   app.add_option("--text", flags->text, "Text file to score")->required();
   app.add_flag("--json", flags->json, "One JSON document");
   return [flags] { return Run(*flags); };

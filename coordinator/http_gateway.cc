@@ -166,7 +166,8 @@ class Gateway : public HttpGateway {
     for (const RouteRow& row : kRoutes) {
       if (row.path != request.path) continue;
       if (row.method == method) {
-        if (absl::Status allowed = Allow(row, request); !allowed.ok()) return SendError(*responder, allowed);
+        if (absl::Status allowed = Allow(row, request); !allowed.ok())
+          return SendError(*responder, allowed);
         return (this->*row.handle)(request, std::move(responder));
       }
       known_path = true;
