@@ -341,11 +341,11 @@ absl::Status Run(const Flags& flags) {
 CommandBody DefineBench(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   auto server = std::make_shared<BenchServerFlags>();
-  auto* measured = app.add_option_group("what is measured")->require_option(1);
-  measured->add_option("-m,--model", flags->model.model,
-                       "GGUF file, or a model's name in the cache");
-  measured->add_option("--server", server->server,
-                       "A running coordinator: puts a load on it instead");
+  auto* model =
+      app.add_option("-m,--model", flags->model.model, "GGUF file, or a model's name in the cache");
+  AddServerFlags(app, server->server)
+      ->description("HOST:PORT of a running coordinator: puts a load on it instead")
+      ->excludes(model);
   app.add_option("-t,--threads", flags->threads,
                  "Thread counts to try, as 1,2; all that the process may use where absent");
   app.add_option("--prefill", flags->prompts, "Tokens of a prompt, as 128,512; 0: not measured")
@@ -370,7 +370,9 @@ CommandBody DefineBench(CLI::App& app) {
   app.add_flag("--json", flags->json, "One JSON document");
   AddBenchServerFlags(app, server.get());
   return [flags, server] {
-    return server->server.empty() ? Run(*flags) : BenchServer(*server, flags->plot, flags->json);
+    if (server->server.given()) return BenchServer(*server, flags->plot, flags->json);
+    if (flags->model.model.empty()) return UsageError("--model or --server: one of them is needed");
+    return Run(*flags);
   };
 }
 

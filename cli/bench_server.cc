@@ -76,7 +76,7 @@ absl::Status BenchServer(const BenchServerFlags& flags, const std::string& plot,
   ASSIGN_OR_RETURN(const coordinator::ModelSummary model, service->FetchModel(kFirstAnswer));
   RETURN_IF_ERROR(CheckRoom(plan, model));
   const LoadReport report = MakeLoadReport(RunLoad(service.get(), plan));
-  if (report.completed == 0) return Unavailable("{}: {}", flags.server, report.first_error);
+  if (report.completed == 0) return Unavailable("{}: {}", flags.server.address, report.first_error);
   if (!plot.empty()) RETURN_IF_ERROR(WriteFile(plot, LoadReportSvg(report)));
   return json ? PrintJson(LoadReportJson(report)) : Print(LoadReportText(report));
 }

@@ -4,12 +4,13 @@
 #include <CLI/App.hpp>
 #include <string>
 
+#include "cli/server_flags.h"
 #include "engine/base/status.h"
 
 namespace baton::cli {
 
 struct BenchServerFlags {
-  std::string server;
+  ServerFlags server;
   int requests = 64;
   int clients = 8;
   double rate = 0;
