@@ -303,6 +303,7 @@ class GrpcService : public RemoteService {
     ASSIGN_OR_RETURN(
         const v1::ClusterInfo info,
         Call<v1::ClusterInfo>(&v1::Inference::Stub::GetCluster, v1::GetClusterRequest(), timeout));
+    pid_ = info.pid();
     return FromMessage(info);
   }
   ModelSummary model() const override {
@@ -420,6 +421,12 @@ class GrpcService : public RemoteService {
     return stream->Finish();
   }
 
+  bool CoordinatorWent() {
+    const int32_t known = pid_;
+    const auto cluster = FetchCluster(kUnaryTimeout);
+    return !cluster.ok() || cluster->pid != known;
+  }
+
   // Goes on where it stopped, or from the beginning where nothing has come.
   AnswerStream Reopen(const OpenStream& open, StreamCall& call, const Progress& progress) {
     if (progress.request_id.empty()) return open(call.context.get());
@@ -435,9 +442,9 @@ class GrpcService : public RemoteService {
     grpc::Status status = ReadChunks(open(call.context.get()), sink, &progress);
     const absl::Time give_up = absl::Now() + kResumeFor;
     const grpc::Status broke = status;
-    // A coordinator that is there means what it says; one that went comes back.
+    // A coordinator that is still there means what it says; one that went comes back.
     const bool went = !progress.ended && status.error_code() == grpc::StatusCode::UNAVAILABLE &&
-                      (!progress.request_id.empty() || !FetchModel(kUnaryTimeout).ok());
+                      (!progress.request_id.empty() || CoordinatorWent());
     while (went && !progress.ended && status.error_code() == grpc::StatusCode::UNAVAILABLE &&
            absl::Now() < give_up) {
       absl::SleepFor(kResumeEvery);
@@ -485,6 +492,7 @@ class GrpcService : public RemoteService {
   const std::string address_;
   const std::string api_key_;  // "": none
   const std::unique_ptr<v1::Inference::Stub> stub_;
+  std::atomic<int32_t> pid_ = 0;  // of the coordinator that was last heard of
   std::mutex mutex_;
   uint64_t last_id_ = 0;                                   // guarded by mutex_
   std::map<uint64_t, std::unique_ptr<StreamCall>> calls_;  // guarded by mutex_
@@ -513,7 +521,7 @@ absl::StatusOr<std::unique_ptr<RemoteService>> RemoteService::Make(const ServerF
 absl::StatusOr<std::unique_ptr<AnswerSource>> ConnectToServer(const ServerFlags& flags) {
   ASSIGN_OR_RETURN(auto service, RemoteService::Make(flags));
   // Says at once where nobody listens, and in one way for all requests.
-  RETURN_IF_ERROR(service->FetchModel(kUnaryTimeout).status());
+  RETURN_IF_ERROR(service->FetchCluster(kUnaryTimeout).status());
   return std::make_unique<Server>(std::move(service));
 }
 

@@ -151,7 +151,7 @@ absl::StatusOr<engine::RowResult> FromProto(const v1::RowResult& message) {
   for (const v1::TokenLogprob& entry : message.top())
     result.top.push_back({entry.token(), entry.logprob()});
   result.logits.resize(logits.size() / sizeof(float));
-  std::memcpy(result.logits.data(), logits.data(), logits.size());
+  if (!logits.empty()) std::memcpy(result.logits.data(), logits.data(), logits.size());
   return result;
 }
 

@@ -85,7 +85,9 @@ void FuzzTokenizer(std::string_view input) {
           tokenizer->Encode(input, {.parse_special = special, .add_special = false});
       for (const TokenId id : ids) Require(id >= 0 && id < tokenizer->vocab_size());
       const std::string text = tokenizer->Decode(ids, /*special=*/true);
-      if (IsValidUtf8(input)) Require(text == input);
+      // The sign for a space in vocabularies of pieces does not come back.
+      const bool plain = IsValidUtf8(input) && input.find("\xE2\x96\x81") == std::string_view::npos;
+      if (plain) Require(text == input);
     }
     PromptText prompt{.text = std::string(input), .content = {}};
     if (input.size() > 4)

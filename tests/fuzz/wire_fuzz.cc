@@ -1,5 +1,7 @@
 // Any bytes as the messages that workers and coordinators take from each other: what passes the
 // converters and checks is in range, whatever was claimed.
+#include <google/protobuf/stubs/logging.h>
+
 #include <cmath>
 #include <string>
 #include <vector>
@@ -142,6 +144,8 @@ std::vector<std::string> WireSeeds() {
 }
 
 void FuzzWire(std::string_view input) {
+  static const google::protobuf::LogSilencer* const quiet = new google::protobuf::LogSilencer;
+  (void)quiet;
   if (input.empty()) return;
   kKinds[static_cast<uint8_t>(input[0]) % std::size(kKinds)](input.substr(1));
 }
