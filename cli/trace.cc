@@ -7,12 +7,13 @@
 #include "cli/exit_code.h"
 #include "cli/output.h"
 #include "cli/remote_service.h"
+#include "cli/server_flags.h"
 
 namespace baton::cli {
 namespace {
 
 struct Flags {
-  std::string server = "127.0.0.1:7070";
+  ServerFlags server{.address = "127.0.0.1:7070", .tls = {}, .api_key_file = {}};
   std::string request;
   std::string output = "-";
 };
@@ -40,7 +41,7 @@ CommandBody DefineTrace(CLI::App& app) {
       "REQUEST", flags->request,
       "Id of an answer (its request_id, or the X-Request-Id of an HTTP call); the latest "
       "where absent");
-  app.add_option("--server", flags->server, "HOST:PORT of the coordinator")->capture_default_str();
+  AddServerFlags(app, flags->server)->capture_default_str();
   app.add_option("-o,--output", flags->output, "File to write; - is stdout")->capture_default_str();
   return [flags] { return Run(*flags); };
 }
