@@ -9,7 +9,6 @@
 
 #include "engine/text/token_spelling.h"
 #include "engine/text/utf8.h"
-#include "engine/text/word_cache.h"
 
 namespace baton::engine {
 namespace {
@@ -212,20 +211,20 @@ const BpeEncoder::Merge* BpeEncoder::FindMerge(Symbol left, Symbol right) const 
   return nullptr;
 }
 
-void BpeEncoder::Encode(std::string_view text, std::vector<TokenId>& ids) const {
+void BpeEncoder::Encode(std::string_view text, WordCache& cache, std::vector<TokenId>& ids) const {
   std::string rewritten;
   if (!IsValidUtf8(text)) text = rewritten = RepairUtf8(text);
   if (spec_.spelling == TokenSpelling::kEscapedSpaces) text = rewritten = EscapeSpaces(text);
 
   const std::vector<uint32_t> words = pre_tokenizer_.Split(text);
-  WordCache cache(text, words.size());
   WordMerger merger(*this);
   size_t begin = 0;
   for (const uint32_t bytes : words) {
-    if (!cache.Copy(begin, bytes, ids)) {
+    const std::string_view word = text.substr(begin, bytes);
+    if (!cache.Copy(word, ids)) {
       const size_t first_id = ids.size();
-      EncodeWord(text.substr(begin, bytes), merger, ids);
-      cache.Remember(begin, bytes, first_id, ids.size() - first_id);
+      EncodeWord(word, merger, ids);
+      cache.Remember(word, first_id, ids);
     }
     begin += bytes;
   }

@@ -25,7 +25,7 @@ class BpeEncoder final : public FragmentEncoder {
                                                             const Vocabulary& vocabulary,
                                                             const PreTokenizerSpec& spec,
                                                             TokenId unknown);
-  void Encode(std::string_view text, std::vector<TokenId>& ids) const override;
+  void Encode(std::string_view text, WordCache& cache, std::vector<TokenId>& ids) const override;
 
  private:
   // What merges work on: a token, or a text that is only a step on the way to one (ids from

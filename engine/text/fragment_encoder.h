@@ -6,14 +6,15 @@
 #include <vector>
 
 #include "engine/base/token_id.h"
+#include "engine/text/word_cache.h"
 
 namespace baton::engine {
 
 class FragmentEncoder {
  public:
   virtual ~FragmentEncoder() = default;
-  // Appends the ids of `text`, any bytes.
-  virtual void Encode(std::string_view text, std::vector<TokenId>& ids) const = 0;
+  // Appends the ids of `text`, any bytes; `cache` knows words whose ids stand in `ids` already.
+  virtual void Encode(std::string_view text, WordCache& cache, std::vector<TokenId>& ids) const = 0;
 };
 
 }  // namespace baton::engine

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "engine/text/token_spelling.h"
-#include "engine/text/word_cache.h"
 
 namespace baton::engine {
 namespace {
@@ -116,17 +115,17 @@ SpmEncoder::SpmEncoder(const Vocabulary& vocabulary, TokenId unknown)
   }
 }
 
-void SpmEncoder::Encode(std::string_view text, std::vector<TokenId>& ids) const {
+void SpmEncoder::Encode(std::string_view text, WordCache& cache, std::vector<TokenId>& ids) const {
   const std::string escaped = EscapeSpaces(text);
   const std::vector<uint32_t> words = SplitWords(escaped);
-  WordCache cache(escaped, words.size());
   Joiner joiner(vocabulary_);
   size_t begin = 0;
   for (const uint32_t bytes : words) {
-    if (!cache.Copy(begin, bytes, ids)) {
+    const std::string_view word = std::string_view(escaped).substr(begin, bytes);
+    if (!cache.Copy(word, ids)) {
       const size_t first_id = ids.size();
-      EncodeWord(std::string_view(escaped).substr(begin, bytes), joiner, ids);
-      cache.Remember(begin, bytes, first_id, ids.size() - first_id);
+      EncodeWord(word, joiner, ids);
+      cache.Remember(word, first_id, ids);
     }
     begin += bytes;
   }

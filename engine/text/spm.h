@@ -18,7 +18,7 @@ class SpmEncoder final : public FragmentEncoder {
  public:
   // Keeps a reference to `vocabulary`, which must not move.
   SpmEncoder(const Vocabulary& vocabulary, TokenId unknown);
-  void Encode(std::string_view text, std::vector<TokenId>& ids) const override;
+  void Encode(std::string_view text, WordCache& cache, std::vector<TokenId>& ids) const override;
 
  private:
   class Joiner;

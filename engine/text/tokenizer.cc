@@ -211,6 +211,7 @@ std::vector<TokenId> GgufTokenizer::EncodePrompt(const PromptText& prompt) const
 void GgufTokenizer::Append(std::string_view text, bool parse_control,
                            std::span<const PromptText::Range> content,
                            std::vector<TokenId>& ids) const {
+  WordCache cache(text.size());
   bool after_special = true;  // as is the beginning
   for (const TextFragment& fragment : matcher_->Split(text, parse_control, content)) {
     if (fragment.token != kNoToken) {
@@ -224,7 +225,7 @@ void GgufTokenizer::Append(std::string_view text, bool parse_control,
     if (spelling_ == TokenSpelling::kEscapedSpaces && add_space_prefix_ && after_special) {
       plain = rewritten = fmt::format(" {}", plain);
     }
-    encoder_->Encode(plain, ids);
+    encoder_->Encode(plain, cache, ids);
     after_special = false;
   }
 }
