@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Real processes, and trouble at random moments: kills, stops, restarts, drains. What clients get must not change by a byte.
 
-usage: chaos.py [--seed N] [--quick] [SCENARIO ...]       BATON_BIN and BATON_TINY_MODEL as in tests/e2e/cluster.py
+usage: chaos.py [--seed N] [--quick] [--minutes N] [SCENARIO ...]       BATON_BIN and BATON_TINY_MODEL as in tests/e2e/cluster.py
 
 Every choice comes from the seed, which is printed. Each scenario prints one line of figures; the exit code is 1 if one fell
 short. --quick is what the test suite runs, in half a minute; without it the figures are those of docs/reliability.md.
+The soak runs only where it is named.
 """
 import argparse
 import contextlib
@@ -14,6 +15,7 @@ import os
 import pathlib
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -25,6 +27,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
 import cluster  # noqa: E402
 
 DEADLINE_S = 120  # of one answer
+STALL_S = 30  # a lease and a recovery, with all that a busy machine adds
 
 
 class FallsShort(Exception):
@@ -141,9 +144,10 @@ def figures(pid):
 class Chaos:
     """A cluster of `baton up` and what disturbs it."""
 
-    def __init__(self, folder, seed, quick):
-        self.folder, self.quick, self.random, self.servers = folder, quick, random.Random(seed), []
-        shape = {"layers": 6, "hidden": 64} if quick else {"layers": 24, "hidden": 256}
+    def __init__(self, folder, flags):
+        self.folder, self.quick, self.minutes, self.servers = folder, flags.quick, flags.minutes, []
+        self.random = random.Random(flags.seed)
+        shape = {"layers": 6, "hidden": 64} if flags.quick else {"layers": 24, "hidden": 256}
         self.model = cluster.tiny_model(folder / "tiny.gguf", context=1024, **shape)
 
     def up(self, workers=3, spares=0, more=""):
@@ -191,6 +195,31 @@ class Chaos:
     def alive(self, status):
         return [w for w in status["workers"] if w["pid"]]
 
+    def kv_blocks_used(self):
+        connection = http.client.HTTPConnection(self.http, timeout=30)
+        with contextlib.closing(connection):
+            connection.request("GET", "/api/cluster")
+            return json.loads(connection.getresponse().read())["kv_blocks"]["used"]
+
+    def wait_idle(self):
+        """Nothing runs and no sequence holds blocks; the figures of status are a moment old."""
+        end = time.monotonic() + 5
+        while True:
+            status, used = self.wait_ready(), self.kv_blocks_used()
+            if status["sequences"] == {"running": 0, "waiting": 0} and used == 0:
+                return status
+            require(time.monotonic() < end, f"left behind: {status['sequences']}, {used} KV blocks in use")
+            time.sleep(0.1)
+
+    def worker_figures(self):
+        return {w["name"]: figures(w["pid"]) for w in self.alive(self.wait_ready())}
+
+
+def require_no_more(before, after):
+    """Figures of one process, or of one that took its place."""
+    require(after["fds"] <= before["fds"] + 10 and after["threads"] <= before["threads"] + 8, f"{before} became {after}")
+    require(after["rss_MiB"] <= 1.5 * before["rss_MiB"] + 30, f"{before} became {after}")
+
 
 def workers(chaos):
     """Random workers die, sometimes two at once, each time while all streams run."""
@@ -198,7 +227,7 @@ def workers(chaos):
     chaos.up()
     streams, done, moments = Streams(chaos, count, tokens), 0, []
     pid = chaos.status()["coordinator"]["pid"]
-    before = figures(pid)
+    before, workers_before = figures(pid), chaos.worker_figures()
     with streams:
         while done < kills:
             time.sleep(chaos.random.uniform(0.2, 1.0 if chaos.quick else 3.0))
@@ -208,18 +237,18 @@ def workers(chaos):
             moments.append(time.monotonic())
             done += len(victims)
     answers = streams.check()
-    end = time.monotonic() + 5  # the figures of status are a moment old
-    while (status := chaos.wait_ready())["sequences"] != {"running": 0, "waiting": 0}:
-        require(time.monotonic() < end, f"sequences are left: {status['sequences']}")
-    after = figures(pid)
+    status = chaos.wait_idle()
+    after, workers_after = figures(pid), chaos.worker_figures()
     require(status["coordinator"]["pid"] == pid, "the coordinator is another one")
-    require(after["fds"] <= before["fds"] + 10 and after["threads"] <= before["threads"] + 8, f"{before} became {after}")
-    require(after["rss_MiB"] <= 1.5 * before["rss_MiB"] + 30, f"{before} became {after}")
+    require_no_more(before, after)
+    for name, figure in workers_after.items():
+        require_no_more(workers_before[name], figure)
     pauses = streams.pauses(moments)
     limit = 10 if chaos.quick else 3
     require(share(pauses, 0.95) < limit, f"the 95th of 100 pauses takes {share(pauses, 0.95):.2f} s, expected {limit}")
     return (f"{done} kills, {answers} streams of {tokens} tokens equal; pause p50 {share(pauses, 0.5):.2f} s, "
-            f"p95 {share(pauses, 0.95):.2f} s, longest {pauses[-1] if pauses else 0:.2f} s; coordinator {before} -> {after}")
+            f"p95 {share(pauses, 0.95):.2f} s, longest {pauses[-1] if pauses else 0:.2f} s; no KV block in use; coordinator "
+            f"{before} -> {after}, workers {workers_before} -> {workers_after}")
 
 
 def stopped(chaos):
@@ -250,9 +279,10 @@ def coordinator(chaos):
             begin = time.monotonic()
             done = cluster.run("run", "--server", chaos.grpc, "--tokens", prompt, "-n", tokens, "--temp", 0, "--ignore-eos",
                                "--json", timeout=DEADLINE_S)
-            # Who asks while there is no coordinator is told so at once; whoever was heard gets an answer.
+            # Who asks while there is no coordinator is told so at once, or as soon as a busy machine can; whoever was heard is
+            # tried to be served for a minute.
             told = "nobody listens" in done.stderr or "still loading" in done.stderr
-            if not told or time.monotonic() - begin > 2:
+            if not told or time.monotonic() - begin > 30:
                 return done
             time.sleep(0.2)
     want = [json.loads(cluster.good(ask(p)).stdout)["tokens"] for p in prompts]
@@ -336,7 +366,44 @@ def mixed(chaos):
     return "; ".join(told)
 
 
-SCENARIOS = {f.__name__: f for f in (workers, stopped, coordinator, rolling, mixed)}
+def soak(chaos):
+    """All kinds of trouble at workers for a while: no stall, nothing grows."""
+    chaos.up(workers=3, spares=1)
+    streams = Streams(chaos, 4, 200)
+    pid, samples, counts, moments = chaos.status()["coordinator"]["pid"], [], {"kill": 0, "kill two": 0, "stop": 0, "drain": 0}, []
+    end = time.monotonic() + 60 * chaos.minutes
+    with streams:
+        while time.monotonic() < end:
+            time.sleep(chaos.random.uniform(1, 4))
+            alive = chaos.alive(chaos.wait_ready())
+            kind = chaos.random.choice(list(counts))
+            counts[kind] += 1
+            victims = chaos.random.sample(alive, min(len(alive), 2 if kind == "kill two" else 1))
+            if kind == "stop":
+                os.kill(victims[0]["pid"], signal.SIGSTOP)
+                time.sleep(chaos.random.uniform(0.5, 3))
+                os.kill(victims[0]["pid"], signal.SIGCONT)
+            elif kind == "drain":
+                cluster.run("drain", victims[0]["name"], "--server", chaos.grpc, timeout=DEADLINE_S)  # refused where no room is
+                chaos.kill([victims[0]["pid"]])  # comes back by itself
+            else:
+                chaos.kill([w["pid"] for w in victims])
+            moments.append(time.monotonic())
+            samples.append(figures(pid))
+    answers = streams.check()
+    chaos.wait_idle()
+    gaps = [b - a for _, answer in streams.answers for a, b in zip(answer.times, answer.times[1:])]
+    require(max(gaps) < STALL_S, f"a stream stood still for {max(gaps):.1f} s")
+    third = max(1, len(samples) // 3)
+    early, late = ({key: statistics.median(s[key] for s in part) for key in samples[0]} for part in
+                   (samples[third:2 * third] or samples, samples[-third:]))
+    require(late["fds"] <= early["fds"] + 4 and late["threads"] <= early["threads"] + 4, f"{early} became {late}")
+    require(late["rss_MiB"] <= 1.05 * early["rss_MiB"] + 8, f"{early} became {late}")
+    return (f"{chaos.minutes:g} min, {counts}, {answers} streams of 200 tokens equal; longest pause {max(gaps):.2f} s; coordinator's "
+            f"medians of the middle and last third {early} -> {late}")
+
+
+SCENARIOS = {f.__name__: f for f in (workers, stopped, coordinator, rolling, mixed, soak)}
 
 
 def main():
@@ -344,12 +411,13 @@ def main():
     parser.add_argument("scenario", nargs="*", choices=[*SCENARIOS, []], default=[])
     parser.add_argument("--seed", type=int, default=time.time_ns() % 100000)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--minutes", type=float, default=60, help="of the soak")
     flags = parser.parse_args()
     print(f"seed {flags.seed}", flush=True)
     failures = 0
-    for name in flags.scenario or SCENARIOS:
+    for name in flags.scenario or [name for name in SCENARIOS if name != "soak"]:
         with tempfile.TemporaryDirectory(prefix="baton-chaos-") as folder:
-            chaos = Chaos(pathlib.Path(folder), flags.seed, flags.quick)
+            chaos = Chaos(pathlib.Path(folder), flags)
             begin = time.monotonic()
             try:
                 line = SCENARIOS[name](chaos)
