@@ -11,17 +11,22 @@
 
 `chat` takes a text or OpenAI's list of messages, `generate` a text or a list of token ids. Both give an answer, which is
 iterated piece by piece, or read whole with text(). Closing it early, or leaving the loop, cancels the work on the servers.
+One that breaks off because the coordinator restarts is resumed where it was. An API key is taken from `api_key` or the
+environment's BATON_API_KEY.
 Options: temperature, top_k, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty, seed, top_logprobs,
 max_tokens, stop (a text or a list), ignore_eos, priority, speculation, json_schema (a dict), and timeout in seconds.
 An error of the coordinator is a grpc.RpcError with its code and its words.
 """
+import asyncio
 import contextlib
 import functools
 import importlib
 import json
+import os
 import pathlib
 import sys
 import tempfile
+import time
 
 import grpc
 
@@ -29,6 +34,7 @@ PROTO = pathlib.Path(__file__).resolve().parent.parent / "proto"
 SAMPLING = {"temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "seed",
             "top_logprobs"}
 OPTIONS = {"max_tokens", "ignore_eos", "priority", "speculation"}
+RESUME_FOR_S, RESUME_EVERY_S = 60, 0.2  # since something came last
 
 
 @functools.cache
@@ -81,16 +87,50 @@ def _generate_request(pb, prompt, options):
     return request
 
 
+class _Progress:
+    """What has come of an answer, so that it can be resumed."""
+
+    def __init__(self):
+        self.request_id, self.tokens, self.ended, self.heard, self.broke = "", 0, False, time.monotonic(), None
+
+    def take(self, piece):
+        self.request_id = self.request_id or piece.request_id
+        self.tokens += len(piece.tokens)
+        self.ended = self.ended or piece.finish_reason != 0
+        self.heard = time.monotonic()
+        return piece
+
+    def check(self, error):
+        """Raises it, unless the answer may go on."""
+        if self.ended:
+            return
+        if error.code() == grpc.StatusCode.NOT_FOUND and self.broke:
+            raise self.broke  # "no such request" says less than why it broke off
+        if error.code() != grpc.StatusCode.UNAVAILABLE or not self.request_id or time.monotonic() > self.heard + RESUME_FOR_S:
+            raise error
+        self.broke = error
+
+
 class Answer:
     """Pieces of an answer (GenerateResponse), as they come. `last` is the latest; at the end it has the timings."""
 
-    def __init__(self, call):
-        self._call, self.last = call, None
+    def __init__(self, call, resume):
+        self._call, self._resume, self.last = call, resume, None
 
     def __iter__(self):
+        progress = _Progress()
         try:
-            for self.last in self._call:
-                yield self.last
+            while True:
+                try:
+                    for self.last in self._call:
+                        yield progress.take(self.last)
+                    return
+                except grpc.RpcError as error:
+                    progress.check(error)
+                if progress.ended:
+                    return
+                time.sleep(RESUME_EVERY_S)
+                self._call = self._resume(progress)
         finally:
             self._call.cancel()
 
@@ -99,13 +139,23 @@ class Answer:
 
 
 class AsyncAnswer:
-    def __init__(self, call):
-        self._call, self.last = call, None
+    def __init__(self, call, resume):
+        self._call, self._resume, self.last = call, resume, None
 
     async def __aiter__(self):
+        progress = _Progress()
         try:
-            async for self.last in self._call:
-                yield self.last
+            while True:
+                try:
+                    async for self.last in self._call:
+                        yield progress.take(self.last)
+                    return
+                except grpc.RpcError as error:
+                    progress.check(error)
+                if progress.ended:
+                    return
+                await asyncio.sleep(RESUME_EVERY_S)
+                self._call = self._resume(progress)
         finally:
             self._call.cancel()
 
@@ -119,11 +169,37 @@ def credentials(folder):
     return grpc.ssl_channel_credentials(ca, key, cert)
 
 
-class Client:
-    def __init__(self, server="127.0.0.1:7070", credentials=None):
+class _Calls:
+    """What both clients ask; messages and stub are made by them."""
+
+    def __init__(self, channel, api_key):
         self._pb, services = _stubs()
-        self._channel = grpc.secure_channel(server, credentials) if credentials else grpc.insecure_channel(server)
-        self._stub = services.InferenceStub(self._channel)
+        self._channel, self._stub = channel, services.InferenceStub(channel)
+        api_key = os.environ.get("BATON_API_KEY") if api_key is None else api_key
+        self._metadata = (("authorization", f"Bearer {api_key}"),) if api_key else None
+
+    def _ask(self, method, request, timeout=None):
+        return method(request, timeout=timeout, metadata=self._metadata)
+
+    def _answer(self, kind, method, request, timeout):
+        end = None if timeout is None else time.monotonic() + timeout
+
+        def resume(progress):
+            left = None if end is None else max(0, end - time.monotonic())
+            return self._ask(self._stub.Resume,
+                             self._pb.ResumeRequest(request_id=progress.request_id, from_token=progress.tokens), left)
+        return kind(self._ask(method, request, timeout), resume)
+
+    def model(self):
+        return self._ask(self._stub.GetModel, self._pb.GetModelRequest())
+
+    def cluster(self):
+        return self._ask(self._stub.GetCluster, self._pb.GetClusterRequest())
+
+
+class Client(_Calls):
+    def __init__(self, server="127.0.0.1:7070", credentials=None, api_key=None):
+        super().__init__(grpc.secure_channel(server, credentials) if credentials else grpc.insecure_channel(server), api_key)
 
     def __enter__(self):
         return self
@@ -132,30 +208,24 @@ class Client:
         self._channel.close()
 
     def chat(self, messages, tools=None, timeout=None, **options):
-        return Answer(self._stub.Chat(_chat_request(self._pb, messages, tools, options), timeout=timeout))
+        return self._answer(Answer, self._stub.Chat, _chat_request(self._pb, messages, tools, options), timeout)
 
     def generate(self, prompt, timeout=None, **options):
-        return Answer(self._stub.Generate(_generate_request(self._pb, prompt, options), timeout=timeout))
+        return self._answer(Answer, self._stub.Generate, _generate_request(self._pb, prompt, options), timeout)
 
     def tokenize(self, text, parse_special=False, add_special=False):
         request = self._pb.TokenizeRequest(text=text.encode(), parse_special=parse_special, add_special=add_special)
-        return list(self._stub.Tokenize(request).ids)
+        return list(self._ask(self._stub.Tokenize, request).ids)
 
     def detokenize(self, ids):
-        return self._stub.Detokenize(self._pb.DetokenizeRequest(ids=ids)).text.decode(errors="replace")
-
-    def model(self):
-        return self._stub.GetModel(self._pb.GetModelRequest())
-
-    def cluster(self):
-        return self._stub.GetCluster(self._pb.GetClusterRequest())
+        return self._ask(self._stub.Detokenize, self._pb.DetokenizeRequest(ids=ids)).text.decode(errors="replace")
 
 
-class AsyncClient:
-    def __init__(self, server="127.0.0.1:7070", credentials=None):
-        self._pb, services = _stubs()
-        self._channel = grpc.aio.secure_channel(server, credentials) if credentials else grpc.aio.insecure_channel(server)
-        self._stub = services.InferenceStub(self._channel)
+class AsyncClient(_Calls):
+    """The same; model and cluster are awaited."""
+
+    def __init__(self, server="127.0.0.1:7070", credentials=None, api_key=None):
+        super().__init__(grpc.aio.secure_channel(server, credentials) if credentials else grpc.aio.insecure_channel(server), api_key)
 
     async def __aenter__(self):
         return self
@@ -164,16 +234,10 @@ class AsyncClient:
         await self._channel.close()
 
     def chat(self, messages, tools=None, timeout=None, **options):
-        return AsyncAnswer(self._stub.Chat(_chat_request(self._pb, messages, tools, options), timeout=timeout))
+        return self._answer(AsyncAnswer, self._stub.Chat, _chat_request(self._pb, messages, tools, options), timeout)
 
     def generate(self, prompt, timeout=None, **options):
-        return AsyncAnswer(self._stub.Generate(_generate_request(self._pb, prompt, options), timeout=timeout))
-
-    async def model(self):
-        return await self._stub.GetModel(self._pb.GetModelRequest())
-
-    async def cluster(self):
-        return await self._stub.GetCluster(self._pb.GetClusterRequest())
+        return self._answer(AsyncAnswer, self._stub.Generate, _generate_request(self._pb, prompt, options), timeout)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@ import asyncio
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import unittest
@@ -68,6 +69,36 @@ class Clients(cluster.TestCase):
 
         (chatted, generated), layers = asyncio.run(again())
         self.assertEqual((chatted, generated, layers), (text, whole, 5))
+
+    def test_goes_on_when_the_coordinator_comes_back(self):
+        import baton_client
+        model = cluster.tiny_model(self.folder / "other.gguf", context=2048)
+        topology = self.folder / "up.yaml"
+        topology.write_text(cluster.topology_text(model, [{"name": "a", "address": "127.0.0.1:0", "threads": 1, "launch": "local"}],
+                                                  context=2048, more=f"journal: {self.folder}/journal\n"))
+        up = self.start("up", "-f", topology).ready()
+        options = {"max_tokens": 1500, "temperature": 0, "ignore_eos": True}
+        with baton_client.Client(up.grpc) as client:
+            want = client.generate([3, 4], **options).text()
+            pid, got = client.cluster().pid, ""
+            for count, piece in enumerate(client.generate([3, 4], **options)):
+                got += piece.text
+                if count == 10:
+                    os.kill(pid, signal.SIGKILL)
+            self.assertEqual(got, want)
+            self.assertNotEqual(client.cluster().pid, pid)
+
+        async def again():
+            async with baton_client.AsyncClient(up.grpc) as client:
+                pid, text, count = (await client.cluster()).pid, "", 0
+                async for piece in client.generate([3, 4], **options):
+                    text += piece.text
+                    count += 1
+                    if count == 10:
+                        os.kill(pid, signal.SIGKILL)
+                return text
+
+        self.assertEqual(asyncio.run(again()), want)
 
 
 if __name__ == "__main__":
