@@ -37,6 +37,11 @@ PEERS = {
 # GCC 12 moves stores past the instruction that loads AMX's configuration: llama.cpp would crash where there is AMX.
 AMX_FIX = ("ggml/src/ggml-cpu/amx/mmq.cpp", "    _tile_loadconfig(&tc);",
            '    asm volatile("" ::: "memory"); asm volatile("ldtilecfg %0" :: "m"(tc));')
+# ik_llama.cpp's package lacks the script that writes down which build this is.
+BUILD_INFO = ("common/cmake/build-info-gen-cpp.cmake", """set(BUILD_NUMBER 0)
+set(BUILD_COMMIT unknown)
+configure_file("${CMAKE_CURRENT_LIST_DIR}/../build-info.cpp.in" "${CMAKE_CURRENT_LIST_DIR}/../build-info.cpp")
+""")
 TESTS = ("prefill", "decode", f"decode of {SEQUENCES}")
 
 
@@ -61,6 +66,10 @@ def fetch(peer, folder):
     path = source / AMX_FIX[0]
     if path.exists():
         path.write_text(path.read_text().replace(*AMX_FIX[1:]))
+    path = source / BUILD_INFO[0]
+    if not path.exists() and (source / "common/build-info.cpp.in").exists():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(BUILD_INFO[1])
     return source
 
 

@@ -31,26 +31,34 @@ template <>
 struct KvElement<KvType::kQ8_0> {
   using Type = int8_t;
 };
-inline void WidenQ8(int8_t value, const uint8_t* scale, float* to) {
+inline float Q8Scale(const uint8_t* scale) {
   uint16_t half;
   memcpy(&half, scale, 2);
-  *to = static_cast<float>(value) * HalfToFloat(half);
+  return HalfToFloat(half);
 }
 inline void WidenQ8Keys(const int8_t* keys, int32_t key_dim, float* to) {
   const auto* scales = reinterpret_cast<const uint8_t*>(keys + int64_t{key_dim} * kKvBlock);
-  for (int32_t d = 0; d < key_dim; ++d) {
-    for (int32_t i = 0; i < kKvBlock; ++i) {
-      WidenQ8(keys[d * kKvBlock + i], scales + 2 * (d / 32 * kKvBlock + i), to + d * kKvBlock + i);
+  for (int32_t first = 0; first < key_dim; first += 32) {
+    float scale[kKvBlock];  // of each position, for 32 dimensions
+    for (float& s : scale) {
+      s = Q8Scale(scales);
+      scales += 2;
     }
+    const int32_t end = first + 32 < key_dim ? first + 32 : key_dim;
+    for (int32_t at = first * kKvBlock; at < end * kKvBlock; at += Lanes::kSize)
+      (Lanes::LoadInt8s(keys + at) * Lanes::Load(scale + at % kKvBlock)).Store(to + at);
   }
 }
 inline void WidenQ8Values(const int8_t* values, int32_t value_dim, float* to) {
   const auto* scales = reinterpret_cast<const uint8_t*>(values + int64_t{value_dim} * kKvBlock);
-  const int32_t groups = KvGroups(value_dim);
-  for (int32_t i = 0; i < kKvBlock; ++i) {
-    for (int32_t d = 0; d < value_dim; ++d) {
-      WidenQ8(values[i * value_dim + d], scales + 2 * (i * groups + d / 32),
-              to + i * value_dim + d);
+  for (int32_t i = 0; i < kKvBlock; ++i, values += value_dim, to += value_dim) {
+    for (int32_t first = 0; first < value_dim; first += 32, scales += 2) {
+      const float scale = Q8Scale(scales);
+      const int32_t end = first + 32 < value_dim ? first + 32 : value_dim;
+      int32_t d = first;
+      for (; d + Lanes::kSize <= end; d += Lanes::kSize)
+        (Lanes::LoadInt8s(values + d) * Lanes(scale)).Store(to + d);
+      for (; d < end; ++d) to[d] = static_cast<float>(values[d]) * scale;
     }
   }
 }

@@ -30,7 +30,7 @@ inline void StoreNibbles(const RawWords<Words>& raw, uint8_t* low, uint8_t* high
 
 // ExpandPanel(blocks, row_bytes, b, panel): the values of block b of a chunk, in 16 rows.
 inline void ExpandNibbleBlock(const uint8_t* qs, int64_t row_bytes, int b, Panel& p) {
-  StoreNibbles(RawWords<4>(qs, row_bytes), p.low[8 * b][0], p.low[8 * b + 4][0]);
+  StoreNibbles(RawWords<4>(qs, row_bytes), p.values[8 * b][0], p.values[8 * b + 4][0]);
 }
 inline void ExpandPanel(const BlockQ4_0& first, int64_t row_bytes, int b, Panel& p) {
   ExpandNibbleBlock(first.qs, row_bytes, b, p);
@@ -42,15 +42,13 @@ inline void ExpandPanel(const BlockQ8_0& first, int64_t row_bytes, int b, Panel&
   using Traits = PanelTraits<BlockQ8_0>;
   const RawWords<8> raw(reinterpret_cast<const uint8_t*>(first.qs), row_bytes);
   for (int i = 0; i < raw.kBytes; i += 32) {
-    const Bytes<32> v = Traits::kFlipSign ? raw.At(i) : raw.At(i) ^ 0x80;
-    StoreBytes(Traits::kSplit ? v & 15 : v, p.low[8 * b][0] + i);
-    if constexpr (Traits::kSplit) StoreBytes(v >> 4, p.high[8 * b][0] + i);
+    StoreBytes(Traits::kFlipSign ? raw.At(i) : raw.At(i) ^ 0x80, p.values[8 * b][0] + i);
   }
 }
 inline void ExpandPanel(const BlockQ4_K& first, int64_t row_bytes, int, Panel& p) {
   for (int run = 0; run < 4; ++run) {
-    StoreNibbles(RawWords<8>(first.qs + run * 32, row_bytes), p.low[16 * run][0],
-                 p.low[16 * run + 8][0]);
+    StoreNibbles(RawWords<8>(first.qs + run * 32, row_bytes), p.values[16 * run][0],
+                 p.values[16 * run + 8][0]);
   }
 }
 inline void ExpandPanel(const BlockQ5_K& first, int64_t row_bytes, int, Panel& p) {
@@ -59,8 +57,8 @@ inline void ExpandPanel(const BlockQ5_K& first, int64_t row_bytes, int, Panel& p
     const RawWords<8> raw(first.qs + run * 32, row_bytes);
     for (int i = 0; i < raw.kBytes; i += 32) {
       const Bytes<32> bits = fifth.At(i) >> (2 * run);
-      StoreBytes((raw.At(i) & 15) | (bits & 1) << 4, p.low[16 * run][0] + i);
-      StoreBytes(raw.At(i) >> 4 | (bits >> 1 & 1) << 4, p.low[16 * run + 8][0] + i);
+      StoreBytes((raw.At(i) & 15) | (bits & 1) << 4, p.values[16 * run][0] + i);
+      StoreBytes(raw.At(i) >> 4 | (bits >> 1 & 1) << 4, p.values[16 * run + 8][0] + i);
     }
   }
 }
@@ -73,7 +71,7 @@ inline void ExpandPanel(const BlockQ6_K& first, int64_t row_bytes, int, Panel& p
       const Bytes<32> planes[4] = {(l0 & 15) | (h & 3) << 4, (l1 & 15) | (h >> 2 & 3) << 4,
                                    l0 >> 4 | (h & 0x30), l1 >> 4 | (h >> 2 & 0x30)};
       for (int plane = 0; plane < 4; ++plane)
-        StoreBytes(planes[plane], p.low[32 * run + 8 * plane][0] + i);
+        StoreBytes(planes[plane], p.values[32 * run + 8 * plane][0] + i);
     }
   }
 }

@@ -23,13 +23,10 @@ static_assert(sizeof(PanelScratch) <= kScratchBytes);
 template <class Block>
 inline void UnpackRowValues(const Block* blocks, int num_blocks, PanelRow& row) {
   using Traits = PanelTraits<Block>;
-  for (int b = 0; b < num_blocks; ++b) ExpandValues(blocks[b], row.low + b * kValues<Block>);
-  if constexpr (Traits::kSplit || Traits::kFlipSign) {
-    for (int i = 0; i < kChunk; i += 32) {
-      const Bytes<32> v = LoadBytes<32>(row.low + i);
-      if constexpr (Traits::kSplit) StoreBytes(v >> 4, row.high + i);
-      StoreBytes(Traits::kSplit ? v & 15 : v ^ 0x80, row.low + i);
-    }
+  for (int b = 0; b < num_blocks; ++b) ExpandValues(blocks[b], row.values + b * kValues<Block>);
+  if constexpr (Traits::kFlipSign) {
+    for (int i = 0; i < kChunk; i += 32)
+      StoreBytes(LoadBytes<32>(row.values + i) ^ 0x80, row.values + i);
   }
 }
 
@@ -72,10 +69,7 @@ void UnpackPanel(const Block* blocks, int64_t row_bytes, int present, int num_bl
     TransposeWords(reinterpret_cast<const uint8_t*>(&from), sizeof(PanelRow), sizeof(from) / 4,
                    reinterpret_cast<uint8_t*>(&to));
   };
-  if (values_by_row) {
-    transpose(rows[0].low, p.low);
-    if constexpr (Traits::kSplit) transpose(rows[0].high, p.high);
-  }
+  if (values_by_row) transpose(rows[0].values, p.values);
   if constexpr (ExpandsInPanel<Block>) {
     for (int b = 0; b < num_blocks && !values_by_row; ++b) ExpandPanel(blocks[b], row_bytes, b, p);
   }
@@ -120,20 +114,30 @@ inline void FetchTile(const MatMulArgs& a, int32_t row, int rows, int32_t k) {
   }
 }
 
+// Activation rows [row, row + Rows) times the chunk of some panels: they are in L1 by the second.
+template <class Block, int Rows>
+inline void SweepPanels(const MatMulArgs& a, PanelScratch& scratch, int panels, int32_t first,
+                        int32_t r, int32_t k, int num_blocks) {
+  for (int g = 0; g < panels; ++g) {
+    SweepTile<Block, Rows>(a, scratch.panels[g], first + r, k, num_blocks, scratch.acc[g][r]);
+  }
+}
+
+// All activation rows of a slab times the chunk of some panels.
 template <class Block>
-void SweepPanel(const MatMulArgs& a, const Panel& p, int32_t first, int32_t rows, int32_t k,
-                int num_blocks, float* acc) {
+void SweepRows(const MatMulArgs& a, PanelScratch& scratch, int panels, int32_t first, int32_t rows,
+               int32_t k, int num_blocks) {
   constexpr int kTile = PanelTraits<Block>::kTileRows;
   int32_t r = 0;
   for (; r + kTile <= rows; r += kTile) {
     FetchTile(a, first + r + kTile, r + 2 * kTile <= rows ? kTile : 0, k);
-    SweepTile<Block, kTile>(a, p, first + r, k, num_blocks, acc + r * kPanelRows);
+    SweepPanels<Block, kTile>(a, scratch, panels, first, r, k, num_blocks);
   }
   if constexpr (kTile > 2) {
     for (; r + 2 <= rows; r += 2)
-      SweepTile<Block, 2>(a, p, first + r, k, num_blocks, acc + r * kPanelRows);
+      SweepPanels<Block, 2>(a, scratch, panels, first, r, k, num_blocks);
   }
-  for (; r < rows; ++r) SweepTile<Block, 1>(a, p, first + r, k, num_blocks, acc + r * kPanelRows);
+  for (; r < rows; ++r) SweepPanels<Block, 1>(a, scratch, panels, first, r, k, num_blocks);
 }
 
 // Sums of a panel for one output row.
@@ -190,9 +194,7 @@ void MultiplyGroup(const MatMulArgs& a, int32_t n, int panels, int32_t first, in
       UnpackPanel(reinterpret_cast<const Block*>(row) + k / kValues<Block>, a.weight_row_bytes,
                   present(g), num_blocks, scratch, scratch.panels[g]);
     }
-    for (int g = 0; g < panels; ++g) {
-      SweepPanel<Block>(a, scratch.panels[g], first, rows, k, num_blocks, scratch.acc[g][0]);
-    }
+    SweepRows<Block>(a, scratch, panels, first, rows, k, num_blocks);
   }
   for (int g = 0; g < panels; ++g) {
     StorePanel(a, scratch.acc[g][0], first, rows, n + g * kPanelRows, present(g));

@@ -15,30 +15,21 @@ inline constexpr int kSteps = kChunk / 4;  // words of them
 
 // One weight row of a chunk.
 struct alignas(32) PanelRow {
-  uint8_t low[kChunk];    // values made unsigned, or their low nibbles
-  uint8_t high[kChunk];   // high nibbles
-  int16_t scales[16][2];  // super-blocks: sub-block scale, twice
-  int16_t mins[16];       // super-blocks: what multiplies the sums of activations of a sub-block
-  float d[8];             // of the blocks; of a super-block: the first
+  uint8_t values[kChunk];  // made unsigned by an offset, or signed where the set wants them so
+  int16_t scales[16][2];   // super-blocks: sub-block scale, twice
+  int16_t mins[16];        // super-blocks: what multiplies the sums of activations of a sub-block
+  float d[8];              // of the blocks; of a super-block: the first
   float dmin[8];
 };
 // The same of 16 rows.
 struct alignas(64) Panel {
-  uint8_t low[kSteps][kPanelRows][4];
-  uint8_t high[kSteps][kPanelRows][4];
+  uint8_t values[kSteps][kPanelRows][4];
   int16_t scales[16][kPanelRows][2];
   int16_t mins[8][kPanelRows][2];
   float d[8][kPanelRows];
   float dmin[8][kPanelRows];
 };
 static_assert(sizeof(Panel) == kPanelRows * sizeof(PanelRow));
-
-// How an instruction set multiplies unsigned bytes above 127 by activations.
-enum class WideBytes : uint8_t {
-  kWhole,    // as they are
-  kNibbles,  // split into high and low nibbles, since 16-bit sums would overflow
-  kSigned    // not at all: bytes are signed, 128 less
-};
 
 // The activations of some rows, from the start of a chunk on, and their sums.
 template <int Rows>

@@ -75,7 +75,7 @@ inline __m256i CodeBookSums(BlockRows<Block> w, const int8_t* x, __m256i book) {
 
 // sum of the block's activations, times `factor`, in every lane
 inline __m256i ActivationSum(const BlockActivations& x, int factor) {
-  return _mm256_set1_epi32(factor * (x.sums[0] + x.sums[1]));
+  return _mm256_madd_epi16(Broadcast4(x.sums), _mm256_set1_epi16(static_cast<int16_t>(factor)));
 }
 template <class Block>
 inline __m256 ScaledSums(BlockRows<Block> w, __m256i sums) {

@@ -15,15 +15,13 @@ int64_t MultiplyRegisters(int64_t rounds) {
   constexpr int kChains = 8;
   __m256i sums[kChains] = {}, weights = _mm256_set1_epi8(1), values = _mm256_set1_epi8(2);
   for (int64_t i = 0; i < rounds; ++i) {
-    asm volatile("" : "+x"(weights), "+x"(values));  // else the product leaves the loop
 #pragma GCC unroll 8
     for (__m256i& sum : sums) {
-      __m256i products = _mm256_maddubs_epi16(weights, values);
-      Pin(products);  // and is not made once for all
-      sum = _mm256_add_epi16(sum, products);
+      Pin(values);  // else the product is made once for all
+      sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(weights, values));
+      Pin(sum);
     }
   }
-  for (__m256i& sum : sums) Pin(sum);
   return rounds * kChains * 32 * 2;
 }
 

@@ -30,6 +30,10 @@ struct Lanes {
     const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     return Lanes(_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16)));
   }
+  static Lanes LoadInt8s(const int8_t* p) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+    return Lanes(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)));
+  }
   void Store(float* p) const { _mm256_storeu_ps(p, v); }
   void StoreFirst(float* p, int n) const { _mm256_maskstore_ps(p, FirstMask(n), v); }
   float Sum() const {

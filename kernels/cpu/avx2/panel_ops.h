@@ -1,5 +1,7 @@
 // How AVX2 multiplies a panel: unsigned weights by signed activations into pairs of 16-bit sums, as
-// many of them as cannot overflow, then into 32 bits, where sub-block scales multiply too.
+// many of them as cannot overflow, then into 32 bits, where sub-block scales multiply too. Weights
+// of eight bits stay signed: their magnitudes multiply activations that took over their signs, and
+// each pair goes into 32 bits by itself.
 #pragma once
 
 #include "kernels/cpu/avx2/integers.h"
@@ -19,10 +21,9 @@ constexpr int PairsIn16Bits(int largest) {
 template <class Block>
 struct PanelTraits {
   static constexpr bool kSuper = kValues<Block> == 256;
-  static constexpr int kOffset = IntegerRange<Block>::kOffset;
-  static constexpr bool kSplit = PairsIn16Bits(IntegerRange<Block>::kLargest) == 0;  // into nibbles
-  static constexpr bool kFlipSign = false;
-  static constexpr int kPairs = kSplit ? 8 : PairsIn16Bits(IntegerRange<Block>::kLargest);
+  static constexpr int kPairs = PairsIn16Bits(IntegerRange<Block>::kLargest);
+  static constexpr bool kFlipSign = kPairs == 0;  // bytes are signed: 128 less
+  static constexpr int kOffset = IntegerRange<Block>::kOffset - (kFlipSign ? 128 : 0);
   static constexpr int kTileRows = 4;
 };
 
@@ -53,13 +54,38 @@ inline __m256i LoadRow(const void* p) { return _mm256_load_si256(static_cast<con
 // Keeps a sum where the code says it: GCC 12 else multiplies everything first, and spills it all.
 inline void Pin(__m256i& sum) { asm volatile("" : "+x"(sum)); }
 
-// sums[t][h] += scale[h] * (sum over `Steps` steps of weights * activations), one plane of bytes.
+// AddSteps for signed weights. A pair is at most 2 * 128 * 127, which fits 16 bits.
+template <int Rows, int Steps>
+inline __attribute__((always_inline)) void AddSignedSteps(const uint8_t (*w)[kPanelRows][4],
+                                                          const int8_t* const* a, int k,
+                                                          const __m256i scale[2],
+                                                          __m256i (&sums)[Rows][2]) {
+#pragma GCC unroll 8
+  for (int s = 0; s < Steps; ++s) {
+    const __m256i w0 = LoadRow(w[s][0]), w1 = LoadRow(w[s][8]);
+    const __m256i magnitude0 = _mm256_abs_epi8(w0), magnitude1 = _mm256_abs_epi8(w1);
+#pragma GCC unroll 4
+    for (int t = 0; t < Rows; ++t) {
+      const __m256i x = Broadcast4(a[t] + k + 4 * s);
+      const __m256i p0 = _mm256_maddubs_epi16(magnitude0, _mm256_sign_epi8(x, w0));
+      const __m256i p1 = _mm256_maddubs_epi16(magnitude1, _mm256_sign_epi8(x, w1));
+      sums[t][0] = _mm256_add_epi32(sums[t][0], _mm256_madd_epi16(p0, scale[0]));
+      sums[t][1] = _mm256_add_epi32(sums[t][1], _mm256_madd_epi16(p1, scale[1]));
+      Pin(sums[t][0]);
+      Pin(sums[t][1]);
+    }
+  }
+}
+
+// sums[t][h] += scale[h] * (sum over `Steps` steps of weights * activations). Pairs of products
+// are added up `Pairs` at a time; 0: weights are signed.
 template <int Rows, int Steps, int Pairs>
 inline __attribute__((always_inline)) void AddSteps(const uint8_t (*w)[kPanelRows][4],
                                                     const int8_t* const* a, int k,
                                                     const __m256i scale[2],
                                                     __m256i (&sums)[Rows][2]) {
-  constexpr int kRun = Pairs < Steps ? Pairs : Steps;
+  if constexpr (Pairs == 0) return AddSignedSteps<Rows, Steps>(w, a, k, scale, sums);
+  constexpr int kRun = Pairs == 0 ? Steps : Pairs < Steps ? Pairs : Steps;
 #pragma GCC unroll 8
   for (int s = 0; s < Steps; s += kRun) {
     __m256i words[Rows][2];
@@ -87,8 +113,8 @@ inline __attribute__((always_inline)) void AddSteps(const uint8_t (*w)[kPanelRow
 template <class Block, int Rows>
 inline void AddBlocks32(const Panel& p, int num_blocks, const TileRows<Rows>& tile) {
   using Traits = PanelTraits<Block>;
-  const __m256i ones = _mm256_set1_epi16(1), sixteens = _mm256_set1_epi16(16);
-  const __m256i one[2] = {ones, ones}, sixteen[2] = {sixteens, sixteens};
+  const __m256i ones = _mm256_set1_epi16(1);
+  const __m256i one[2] = {ones, ones};
   const __m256i offset = _mm256_set1_epi16(-Traits::kOffset);
   for (int b = 0; b < num_blocks; ++b) {
     __m256i sums[Rows][2];
@@ -97,10 +123,7 @@ inline void AddBlocks32(const Panel& p, int num_blocks, const TileRows<Rows>& ti
                                     ? _mm256_madd_epi16(Broadcast4(tile.sums[t] + 2 * b), offset)
                                     : _mm256_setzero_si256();
     }
-    AddSteps<Rows, 8, Traits::kPairs>(p.low + b * 8, tile.values, b * 32, one, sums);
-    if constexpr (Traits::kSplit) {
-      AddSteps<Rows, 8, Traits::kPairs>(p.high + b * 8, tile.values, b * 32, sixteen, sums);
-    }
+    AddSteps<Rows, 8, Traits::kPairs>(p.values + b * 8, tile.values, b * 32, one, sums);
     for (int h = 0; h < 2; ++h) {
       const __m256 d = _mm256_load_ps(p.d[b] + h * 8);
       for (int t = 0; t < Rows; ++t) {
@@ -129,13 +152,8 @@ inline void AddSuperBlock(const Panel& p, const TileRows<Rows>& tile) {
   for (int j = 0; j < kChunk / kSub; ++j) {
     const auto& scales = p.scales[j * kSub / 16];
     const __m256i scale[2] = {LoadRow(scales[0]), LoadRow(scales[8])};
-    AddSteps<Rows, kSub / 4, Traits::kPairs>(p.low + j * kSub / 4, tile.values, j * kSub, scale,
+    AddSteps<Rows, kSub / 4, Traits::kPairs>(p.values + j * kSub / 4, tile.values, j * kSub, scale,
                                              sums);
-    if constexpr (Traits::kSplit) {
-      const __m256i high[2] = {_mm256_slli_epi16(scale[0], 4), _mm256_slli_epi16(scale[1], 4)};
-      AddSteps<Rows, kSub / 4, Traits::kPairs>(p.high + j * kSub / 4, tile.values, j * kSub, high,
-                                               sums);
-    }
   }
   for (int h = 0; h < 2; ++h) {
     const __m256 d = _mm256_load_ps(p.d[0] + h * 8);

@@ -12,9 +12,25 @@ inline namespace BATON_ISA_NAMESPACE {
 
 inline constexpr int kAbreast = 8;  // weight rows
 
-// One block of each of eight rows.
+// One block of each of eight rows. A step between them costs fewer registers than eight pointers.
 template <class Block>
-using BlockRows = const Block* const (&)[kAbreast];
+struct BlockRows {
+  const uint8_t* first;
+  int64_t row_bytes;
+  const uint8_t* next;  // as many bytes of the rows behind them
+
+  const Block* operator[](int i) const {
+    return reinterpret_cast<const Block*>(first + i * row_bytes);
+  }
+  // Fetches share i of `next`: weights stream, so a linear prefetch serves. Spread over the work of
+  // a block, as more at a time than the processor keeps track of would stop it.
+  void Fetch(int i, int shares = kAbreast) const {
+    const int bytes = kAbreast * static_cast<int>(sizeof(Block)) / shares;
+#pragma GCC unroll 8
+    for (int at = 0; at < bytes; at += 64)
+      _mm_prefetch(reinterpret_cast<const char*>(next + i * bytes + at), _MM_HINT_T0);
+  }
+};
 
 // Half-precision numbers of eight rows.
 template <class Block, class Field>
@@ -44,6 +60,7 @@ struct Terms;
 template <class Block, int Rows>
 inline void TermsOf(BlockRows<Block> w, ActivationRows<Rows> x, __m256 (&terms)[Rows]) {
   if constexpr (kValues<Block> == 32) {
+    w.Fetch(0, 1);
 #pragma GCC unroll 4
     for (int t = 0; t < Rows; ++t) terms[t] = Terms<Block>::Of(w, x[t]);
   } else {
@@ -54,27 +71,31 @@ inline void TermsOf(BlockRows<Block> w, ActivationRows<Rows> x, __m256 (&terms)[
 // Where a group of weight rows stands, and what is fetched meanwhile.
 template <class Block>
 struct RowGroup {
-  const Block* rows[kAbreast];
-  int present;
-  const uint8_t* next;  // the rows behind it
-  int64_t next_step;    // bytes of them fetched with each block; 0: none
+  BlockRows<Block> rows;
+  int32_t n;          // of the first row
+  int present;        // rows whose results count
+  int64_t next_step;  // bytes of the rows behind it fetched with each block; 0: none
 };
+// The last rows of many are those that are left and some before them once more, with equal results;
+// of fewer than eight, each stands alone.
 template <class Block>
 inline RowGroup<Block> GroupAt(const MatMulArgs& a, int32_t n) {
   RowGroup<Block> group;
-  group.present = a.end - n < kAbreast ? a.end - n : kAbreast;
-  for (int i = 0; i < kAbreast; ++i) {  // missing rows repeat the last one
-    const int32_t row = n + (i < group.present ? i : group.present - 1);
-    group.rows[i] = reinterpret_cast<const Block*>(a.weight + row * a.weight_row_bytes);
+  group.rows.row_bytes = a.weight_row_bytes;
+  group.n = n;
+  group.present = kAbreast;
+  if (a.end - n < kAbreast) {
+    if (a.end - a.begin >= kAbreast) {
+      group.n = a.end - kAbreast;
+    } else {
+      group.rows.row_bytes = 0;
+      group.present = 1;
+    }
   }
-  group.next = a.weight + (n + kAbreast) * a.weight_row_bytes;
+  group.rows.first = a.weight + group.n * a.weight_row_bytes;
+  group.rows.next = group.rows.first + kAbreast * a.weight_row_bytes;
   group.next_step = n + 2 * kAbreast <= a.end ? kAbreast * sizeof(Block) : 0;
   return group;
-}
-
-// Fetches what lies between two lines' addresses: weights stream, so a linear prefetch serves.
-inline void FetchUntil(const uint8_t*& line, const uint8_t* end) {
-  for (; line < end; line += 64) _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
 }
 
 inline void StoreAbreast(const MatMulArgs& a, __m256 sums, int present, int32_t r, int32_t n) {
@@ -87,7 +108,7 @@ inline void StoreAbreast(const MatMulArgs& a, __m256 sums, int present, int32_t 
 
 // A group of weight rows times activation rows [r, r + Rows).
 template <class Block, int Rows>
-inline void MultiplyRows(const MatMulArgs& a, const RowGroup<Block>& group, int32_t r, int32_t n) {
+inline void MultiplyRows(const MatMulArgs& a, const RowGroup<Block>& group, int32_t r) {
   constexpr int kBlock = kValues<Block>;
   const int32_t blocks = a.cols / kBlock;
   BlockActivations x[Rows];
@@ -99,26 +120,23 @@ inline void MultiplyRows(const MatMulArgs& a, const RowGroup<Block>& group, int3
     scales[t] = a.rounded.scales + row * blocks;
     acc[t] = _mm256_setzero_ps();
   }
-  const Block* rows[kAbreast];
-  for (int i = 0; i < kAbreast; ++i) rows[i] = group.rows[i];
-  const uint8_t* line = group.next;
-  const uint8_t* wanted = group.next;
+  BlockRows<Block> rows = group.rows;
   for (int32_t b = 0; b < blocks; ++b) {
-    FetchUntil(line, wanted += group.next_step);
     __m256 terms[Rows];
     TermsOf<Block, Rows>(rows, x, terms);
     for (int t = 0; t < Rows; ++t) {
       acc[t] = _mm256_fmadd_ps(_mm256_set1_ps(scales[t][b]), terms[t], acc[t]);
       x[t] = {x[t].values + kBlock, x[t].sums + kBlock / 16};
     }
-    for (const Block*& row : rows) ++row;
+    rows.first += sizeof(Block);
+    rows.next += group.next_step;
   }
   if (a.fine) {
     if constexpr (Rows == 2)
-      StoreAbreast(a, _mm256_add_ps(acc[0], acc[1]), group.present, r / 2, n);
+      StoreAbreast(a, _mm256_add_ps(acc[0], acc[1]), group.present, r / 2, group.n);
     return;
   }
-  for (int t = 0; t < Rows; ++t) StoreAbreast(a, acc[t], group.present, r + t, n);
+  for (int t = 0; t < Rows; ++t) StoreAbreast(a, acc[t], group.present, r + t, group.n);
 }
 
 // For so few rows unpacking a panel costs more than it saves: a group of weight rows stays in L1
@@ -127,14 +145,15 @@ inline constexpr int kMostRowsAbreast = 6;
 
 template <class Block>
 void RowMatMul(const MatMulArgs& a) {
-  for (int32_t n = a.begin; n < a.end; n += kAbreast) {
+  for (int32_t n = a.begin; n < a.end;) {
     RowGroup<Block> group = GroupAt<Block>(a, n);
     int32_t r = 0;
     for (; r + 2 <= a.rows; r += 2) {
-      MultiplyRows<Block, 2>(a, group, r, n);
+      MultiplyRows<Block, 2>(a, group, r);
       group.next_step = 0;
     }
-    if (r < a.rows) MultiplyRows<Block, 1>(a, group, r, n);
+    if (r < a.rows) MultiplyRows<Block, 1>(a, group, r);
+    n = group.n + group.present;
   }
 }
 

@@ -134,6 +134,7 @@ struct KTerms {
     const KScales scales(w);
     __m256i sums[Rows][kAbreast];
     for (int i = 0; i < kAbreast; ++i) {
+      w.Fetch(i);
       RowSums<Rows> row = {};
       SumUp<Rows>(*w[i], x, scales, i, row);
       for (int t = 0; t < Rows; ++t) sums[t][i] = row[t];
@@ -181,6 +182,7 @@ struct PlainTerms {
   static void Of(BlockRows<Block> w, ActivationRows<Rows> x, __m256 (&terms)[Rows]) {
     __m256i sums[Rows][kAbreast];
     for (int i = 0; i < kAbreast; ++i) {
+      w.Fetch(i);
       RowSums<Rows> row = {};
       Terms<Block>::template SumUp<Rows>(*w[i], x, row);
       for (int t = 0; t < Rows; ++t) sums[t][i] = row[t];
@@ -252,6 +254,7 @@ struct Terms<BlockQ2_K> {
     const __m128i nibble = _mm_set1_epi8(15);
     __m256i sums[Rows][kAbreast], mins[Rows][kAbreast];
     for (int i = 0; i < kAbreast; ++i) {
+      w.Fetch(i);
       const __m128i both = Load16(w[i]->scales);
       const __m256i row_mins = _mm256_cvtepu8_epi16(_mm_and_si128(_mm_srli_epi16(both, 4), nibble));
       RowSums<Rows> row = {};

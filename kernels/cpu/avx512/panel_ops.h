@@ -13,7 +13,6 @@ template <class Block>
 struct PanelTraits {
   static constexpr bool kSuper = kValues<Block> == 256;
   static constexpr int kOffset = IntegerRange<Block>::kOffset;
-  static constexpr bool kSplit = false;
   static constexpr bool kFlipSign = false;
   static constexpr int kTileRows = 8;
 };
@@ -69,7 +68,7 @@ inline void AddBlocks32(const Panel& p, int num_blocks, const TileRows<Rows>& ti
     for (int t = 0; t < Rows; ++t) {
       sums[t] = _mm512_set1_epi32(-kOffset * (tile.sums[t][2 * b] + tile.sums[t][2 * b + 1]));
     }
-    AddSteps<Rows, 8>(p.low + b * 8, tile.values, b * 32, sums);
+    AddSteps<Rows, 8>(p.values + b * 8, tile.values, b * 32, sums);
     const __m512 d = _mm512_load_ps(p.d[b]);
     for (int t = 0; t < Rows; ++t) {
       const __m512 s = _mm512_cvtepi32_ps(sums[t]);
@@ -95,7 +94,7 @@ inline void AddSuperBlock(const Panel& p, const TileRows<Rows>& tile) {
   for (int j = 0; j < kChunk / kSub; ++j) {
     __m512i dots[Rows];
     for (__m512i& dot : dots) dot = _mm512_setzero_si512();
-    AddSteps<Rows, kSub / 4>(p.low + j * kSub / 4, tile.values, j * kSub, dots);
+    AddSteps<Rows, kSub / 4>(p.values + j * kSub / 4, tile.values, j * kSub, dots);
     const __m512i doubled = _mm512_load_si512(p.scales[j * kSub / 16]);
     const __m512i scale = _mm512_srai_epi32(doubled, 16);
     for (int t = 0; t < Rows; ++t)

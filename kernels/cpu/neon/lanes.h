@@ -31,6 +31,11 @@ struct Lanes {
     return {vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(bits), 16)),
             vreinterpretq_f32_u32(vshll_high_n_u16(bits, 16))};
   }
+  static Lanes LoadInt8s(const int8_t* p) {
+    const int16x8_t words = vmovl_s8(vld1_s8(p));
+    return {vcvtq_f32_s32(vmovl_s16(vget_low_s16(words))),
+            vcvtq_f32_s32(vmovl_s16(vget_high_s16(words)))};
+  }
   void Store(float* p) const {
     vst1q_f32(p, low);
     vst1q_f32(p + 4, high);

@@ -14,7 +14,6 @@ inline namespace BATON_ISA_NAMESPACE {
 template <class Block>
 struct PanelTraits {
   static constexpr bool kSuper = kValues<Block> == 256;
-  static constexpr bool kSplit = false;
   static constexpr bool kFlipSign =
       IntegerRange<Block>::kLargest > 127;  // bytes are signed: 128 less
   static constexpr int kOffset = IntegerRange<Block>::kOffset - (kFlipSign ? 128 : 0);
@@ -82,8 +81,8 @@ inline void AddBlocks32(const Panel& p, int num_blocks, const TileRows<Rows>& ti
       activation_sums[t] = static_cast<float>(sum);
       for (int32x4_t& s : sums[t]) s = vdupq_n_s32(-kOffset * sum);
     }
-    AddFourSteps<Rows>(p.low + b * 8, tile.values, b * 32, sums);
-    AddFourSteps<Rows>(p.low + b * 8 + 4, tile.values, b * 32 + 16, sums);
+    AddFourSteps<Rows>(p.values + b * 8, tile.values, b * 32, sums);
+    AddFourSteps<Rows>(p.values + b * 8 + 4, tile.values, b * 32 + 16, sums);
     for (int q = 0; q < kQuarters; ++q) {
       const float32x4_t d = vld1q_f32(p.d[b] + 4 * q);
       for (int t = 0; t < Rows; ++t) {
@@ -129,7 +128,7 @@ inline void AddSuperBlock(const Panel& p, const TileRows<Rows>& tile) {
       for (int32x4_t& dot : row) dot = vdupq_n_s32(0);
     }
     for (int i = 0; i < kSub / 16; ++i) {
-      AddFourSteps<Rows>(p.low + j * kSub / 4 + 4 * i, tile.values, j * kSub + 16 * i, dots);
+      AddFourSteps<Rows>(p.values + j * kSub / 4 + 4 * i, tile.values, j * kSub + 16 * i, dots);
     }
     for (int q = 0; q < kQuarters; ++q) {
       const int32x4_t doubled =

@@ -34,6 +34,9 @@ struct Lanes {
   static Lanes LoadBfloat16s(const uint16_t* p) {
     return Each([&](int i) { return Bfloat16ToFloat(p[i]); });
   }
+  static Lanes LoadInt8s(const int8_t* p) {
+    return Each([&](int i) { return static_cast<float>(p[i]); });
+  }
   void Store(float* p) const {
     for (int i = 0; i < 8; ++i) p[i] = v[i];
   }
