@@ -64,6 +64,7 @@ v1::GenerationOptions ToMessage(const GenerationRequest& request) {
   options.set_priority(request.priority);
   if (request.speculation) options.set_speculation(*request.speculation);
   options.set_grammar_json_schema(request.grammar_json_schema);
+  options.set_session(request.session);
   return options;
 }
 
@@ -320,6 +321,25 @@ class GrpcService : public RemoteService {
         v1::GetTraceResponse response,
         Call<v1::GetTraceResponse>(&v1::Inference::Stub::GetTrace, request, kUnaryTimeout));
     return std::move(*response.mutable_chrome_json());
+  }
+  absl::StatusOr<std::vector<coordinator::SessionInfo>> Session(
+      const coordinator::SessionCommand& command) override {
+    v1::SessionRequest request;
+    request.set_action(static_cast<v1::SessionAction>(command.action));
+    request.set_name(command.name);
+    request.set_to(command.to);
+    ASSIGN_OR_RETURN(const v1::SessionResponse response,
+                     Call<v1::SessionResponse>(&v1::Inference::Stub::Session, request,
+                                               command.deadline - absl::Now()));
+    std::vector<coordinator::SessionInfo> sessions;
+    for (const v1::SessionInfo& from : response.sessions()) {
+      sessions.push_back({.name = from.name(),
+                          .tokens = from.tokens(),
+                          .saved_tokens = from.saved_tokens(),
+                          .blocks_tokens = from.blocks_tokens(),
+                          .note = from.note()});
+    }
+    return sessions;
   }
   absl::Status DrainWorker(std::string_view name, absl::Time deadline) override {
     v1::DrainWorkerRequest request;

@@ -26,6 +26,7 @@ struct Flags {
   std::optional<std::string> prompt;
   std::optional<std::string> tokens;
   std::string system;
+  std::string session;
   bool raw = false;
   bool parse_special = false;
   bool json = false;
@@ -110,6 +111,7 @@ absl::Status Run(const Flags& flags) {
   ASSIGN_OR_RETURN(const auto source, OpenAnswerSource(flags.model, flags.server));
   const double load_ms = absl::ToDoubleMilliseconds(absl::Now() - begin);
   coordinator::LlmService& service = *source->service();
+  request.session = flags.session;
   RETURN_IF_ERROR(SetPrompt(flags, service, request));
   const auto on_text = [&flags](std::string_view text) {
     return flags.json ? absl::OkStatus() : Print(text);
@@ -131,11 +133,14 @@ absl::Status Run(const Flags& flags) {
 CommandBody DefineRun(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   CLI::Option* model = AddModelFlags(app, flags->model);
-  AddServerFlags(app, flags->server)->excludes(model);
+  auto* server = AddServerFlags(app, flags->server)->excludes(model);
   auto* prompt =
       app.add_option("-p,--prompt", flags->prompt, "What to answer; stdin where it is absent");
   app.add_option("--tokens", flags->tokens, "Token ids to go on from, as 1,2,3")->excludes(prompt);
   app.add_option("--system", flags->system, "System message");
+  app.add_option("--session", flags->session,
+                 "Go on with the conversation of that name, and keep it; see `baton session`")
+      ->needs(server);
   app.add_flag("--raw", flags->raw, "Feed the text as it is, without the model's chat template");
   app.add_flag("--parse-special", flags->parse_special,
                "With --raw: \"<|im_end|>\" in the text becomes that control token");

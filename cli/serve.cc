@@ -15,6 +15,7 @@
 #include "coordinator/http_gateway.h"
 #include "coordinator/inference_server.h"
 #include "coordinator/metered_service.h"
+#include "engine/base/time_slice.h"
 #include "proto/address.h"
 #include "proto/grpc_worker_client.h"
 #include "proto/listen.h"
@@ -82,6 +83,7 @@ absl::StatusOr<coordinator::Topology> ServedTopology(const Flags& flags) {
 }
 
 absl::Status Run(const Flags& flags) {
+  engine::AskForShortTimeSlices();
   ASSIGN_OR_RETURN(const coordinator::Topology topology, ServedTopology(flags));
   std::stop_source stop;
   InterruptWatch watch;

@@ -18,6 +18,7 @@ namespace {
 struct Flags {
   worker::WorkerRunOptions options;
   std::string memory;
+  std::string kv_limit = "16GiB";
   TlsFlags tls;
 };
 
@@ -29,6 +30,7 @@ absl::Status Run(const Flags& flags) {
   if (!flags.memory.empty()) {
     ASSIGN_OR_RETURN(options.server.memory_budget_bytes, ParseSize("--memory", flags.memory));
   }
+  ASSIGN_OR_RETURN(options.server.kv_limit_bytes, ParseSize("--kv-limit", flags.kv_limit));
   ASSIGN_OR_RETURN(options.server.security, SecurityOf(flags.tls));
   std::stop_source stop;
   InterruptWatch watch;
@@ -56,6 +58,10 @@ CommandBody DefineWorker(CLI::App& app) {
   app.add_option("--memory", flags->memory,
                  "Budget for weights and cache, as 4GiB; what the host has where absent");
   app.add_flag("--mlock", options.mlock, "Pin the weights in memory");
+  app.add_option("--kv-folder", options.server.kv_folder,
+                 "Where sessions are saved; below the user's state folder where absent");
+  app.add_option("--kv-limit", flags->kv_limit, "What saved sessions may take there")
+      ->capture_default_str();
   auto* tls = AddTlsFlags(app, flags->tls);
   app.add_flag("--insecure", options.server.insecure, "Listen beyond loopback without TLS")
       ->excludes(tls);

@@ -21,6 +21,7 @@
 #include "coordinator/remote_headers.h"
 #include "coordinator/request_check.h"
 #include "coordinator/served_model.h"
+#include "coordinator/sessions.h"
 #include "coordinator/state_folder.h"
 #include "coordinator/worker_registry.h"
 #include "engine/base/quote.h"
@@ -51,6 +52,15 @@ std::string DefaultJournal(const Topology& topology) {
   if (topology.file.empty() || error || state.empty()) return "";
   return (std::filesystem::path(state) /
           fmt::format("{:016x}", std::hash<std::string>()(file.string())))
+      .string();
+}
+
+// Of saved sessions: their blocks fit this model at this context only.
+std::string SessionFolder(const ModelSummary& model) {
+  const std::string state = StateFolder();
+  if (state.empty()) return "";
+  return (std::filesystem::path(state) / "sessions" /
+          fmt::format("{}-{}", model.fingerprint, model.context_length))
       .string();
 }
 
@@ -136,6 +146,7 @@ class ClusterCoordinator : public Coordinator, public LlmService {
   ModelSummary model() const override { return model_->summary(); }
   ClusterStatus cluster() const override;
   absl::StatusOr<std::string> Trace(std::string_view request_id) override;
+  absl::StatusOr<std::vector<SessionInfo>> Session(const SessionCommand& command) override;
   absl::Status DrainWorker(std::string_view name, absl::Time deadline) override {
     return recovery_->Drain(name, deadline);
   }
@@ -145,6 +156,7 @@ class ClusterCoordinator : public Coordinator, public LlmService {
                      std::unique_ptr<ServedModel> model, std::unique_ptr<ModelPlacer> placer,
                      std::unique_ptr<OpenRequests> open_requests);
 
+  absl::StatusOr<uint64_t> GenerateInSession(const GenerationRequest& request, GenerationSink sink);
   absl::Status CheckReady() const;
   std::vector<StageOfWorker> Stages() const;
   // Null where the request has no schema.
@@ -165,6 +177,7 @@ class ClusterCoordinator : public Coordinator, public LlmService {
   std::unique_ptr<Recovery>
       recovery_;  // stopped first (Shutdown), but there for the pipeline's last words
   std::unique_ptr<Pipeline> pipeline_;
+  std::unique_ptr<Sessions> sessions_;
 };
 
 PipelineOptions MakePipelineOptions(const Topology& topology, const ServedModel& model,
@@ -199,6 +212,12 @@ ClusterCoordinator::ClusterCoordinator(const Topology& topology, wire::WorkerCon
   RecoveryOptions options;
   options.limits = topology.limits;
   recovery_ = std::make_unique<Recovery>(options, &registry_, pipeline_.get(), placer_.get());
+  const ModelSummary summary = model_->summary();
+  sessions_ =
+      std::make_unique<Sessions>(Sessions::Options{.folder = SessionFolder(summary),
+                                                   .fingerprint = summary.fingerprint,
+                                                   .context_length = summary.context_length},
+                                 pipeline_.get(), &registry_, recovery_.get());
 }
 
 // Requests wait while a lost worker is replaced, but not for a cluster that has never been up or
@@ -221,8 +240,65 @@ std::vector<StageOfWorker> ClusterCoordinator::Stages() const {
   return stages;
 }
 
+absl::StatusOr<uint64_t> ClusterCoordinator::GenerateInSession(const GenerationRequest& request,
+                                                               GenerationSink sink) {
+  const std::string name = request.session;
+  ASSIGN_OR_RETURN(const Dialogue before, sessions_->Begin(name));
+  const auto tokenize = [this](const TextPrompt& text) {
+    return Tokenize(text.text, text.parse_special, /*add_special=*/false);
+  };
+  const absl::StatusOr<GenerationRequest> turn = NextTurn(before, request, tokenize);
+  if (!turn.ok()) {
+    sessions_->End(name, std::nullopt);
+    return turn.status();
+  }
+  struct Said {
+    std::vector<TokenId> tokens;
+    std::string answer;
+  };
+  const auto on_chunk = [this, name, turn = *turn, said = std::make_shared<Said>(),
+                         sink = std::move(sink)](GenerationChunk chunk) {
+    said->tokens.insert(said->tokens.end(), chunk.prompt_tokens.begin(), chunk.prompt_tokens.end());
+    for (const GeneratedToken& token : chunk.tokens) said->tokens.push_back(token.id);
+    said->answer += chunk.text;
+    if (chunk.last()) {
+      std::optional<Dialogue> after;
+      if (chunk.status.ok()) after = AfterTurn(turn, std::move(said->tokens), said->answer);
+      sessions_->End(name, std::move(after));
+    }
+    sink(std::move(chunk));
+  };
+  const absl::StatusOr<uint64_t> id = Generate(*turn, on_chunk);
+  if (!id.ok()) sessions_->End(name, std::nullopt);
+  return id;
+}
+
+absl::StatusOr<std::vector<SessionInfo>> ClusterCoordinator::Session(
+    const SessionCommand& command) {
+  const auto one =
+      [](absl::StatusOr<SessionInfo> info) -> absl::StatusOr<std::vector<SessionInfo>> {
+    RETURN_IF_ERROR(info.status());
+    return std::vector{*std::move(info)};
+  };
+  switch (command.action) {
+    case SessionAction::kList:
+      return sessions_->List();
+    case SessionAction::kFork:
+      return one(sessions_->Fork(command.name, command.to));
+    case SessionAction::kSave:
+      return one(sessions_->Save(command.name, command.deadline));
+    case SessionAction::kRestore:
+      return one(sessions_->Restore(command.name, command.deadline));
+    case SessionAction::kRemove:
+      RETURN_IF_ERROR(sessions_->Remove(command.name, command.deadline));
+      return std::vector<SessionInfo>();
+  }
+  return Internal("session: unknown action");
+}
+
 absl::StatusOr<uint64_t> ClusterCoordinator::Generate(const GenerationRequest& request,
                                                       GenerationSink sink) {
+  if (!request.session.empty()) return GenerateInSession(request, std::move(sink));
   RETURN_IF_ERROR(CheckGenerationRequest(request, model_->hyperparams().vocab_size));
   ASSIGN_OR_RETURN(std::vector<TokenId> tokens, model_->Encode(request));
   const int32_t context = model_->summary().context_length;

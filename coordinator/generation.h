@@ -49,6 +49,7 @@ struct GenerationRequest {
   absl::Time deadline = absl::InfiniteFuture();
   std::optional<bool> speculation;
   std::string grammar_json_schema;  // empty: none; "{}": any JSON
+  std::string session;              // goes on with it, and is kept under this name; empty: none
   std::string client_id;            // the client's own name of it, for traces; may be empty
 };
 
@@ -61,6 +62,22 @@ enum class FinishReason : uint8_t {
 };
 // As people and scripts read it: none, stop, length, cancelled, error.
 std::string_view FinishReasonName(FinishReason reason);
+
+// A conversation that is kept by name.
+struct SessionInfo {
+  std::string name;
+  int32_t tokens = 0;
+  int32_t saved_tokens = 0;   // as it was saved; 0: it was not
+  int32_t blocks_tokens = 0;  // of them in KV blocks, by the command that answers with this
+  std::string note = {};      // why there are fewer than could be, for people
+};
+enum class SessionAction : uint8_t { kList, kFork, kSave, kRestore, kRemove };
+struct SessionCommand {
+  SessionAction action = SessionAction::kList;
+  std::string name;  // kList: all
+  std::string to;    // kFork
+  absl::Time deadline = absl::InfiniteFuture();
+};
 
 struct GeneratedToken {
   engine::TokenId id = engine::kNoToken;

@@ -18,6 +18,8 @@ namespace {
 constexpr size_t kMaxTokensInMessage = 512;
 constexpr size_t kScoreWindowBytes = 32 << 20;  // of logits that may wait for a slow reader
 constexpr int32_t kScoreWindowRows = 32;        // at least
+constexpr size_t kMaxApart = 64;                // calls that block, each on a thread
+constexpr absl::Duration kLongestApart = absl::Minutes(5);
 
 std::string_view Authorization(const grpc::CallbackServerContext& context) {
   const auto found = context.client_metadata().find("authorization");
@@ -54,6 +56,7 @@ void ReadOptions(const v1::GenerationOptions& from, GenerationRequest* to) {
   to->priority = from.priority();
   if (from.has_speculation()) to->speculation = from.speculation();
   to->grammar_json_schema = from.grammar_json_schema();
+  to->session = from.session();
 }
 
 void WriteToken(GeneratedToken token, v1::GeneratedToken* to) {
@@ -551,21 +554,59 @@ grpc::ServerUnaryReactor* InferenceService::GetTrace(grpc::CallbackServerContext
   });
 }
 
-grpc::ServerUnaryReactor* InferenceService::DrainWorker(grpc::CallbackServerContext* context,
-                                                        const v1::DrainWorkerRequest* request,
-                                                        v1::DrainWorkerResponse* /*response*/) {
+grpc::ServerUnaryReactor* InferenceService::AnswerApart(
+    grpc::CallbackServerContext* context, absl::Status allowed,
+    std::function<absl::Status(absl::Time deadline)> work) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::Status allowed = Allow(*context, {wire::Role::kAdmin});
+  const std::lock_guard lock(mutex_);
+  apart_.remove_if([](const Apart& call) { return call.done.load(); });
+  if (allowed.ok() && apart_.size() >= kMaxApart)
+    allowed = ResourceExhausted("{} calls of this kind are running already", kMaxApart);
   if (!allowed.ok()) {
     reactor->Finish(wire::ToGrpc(allowed));
     return reactor;
   }
-  const absl::Time deadline = std::min(DeadlineOf(*context), absl::Now() + absl::Minutes(5));
-  const std::lock_guard lock(mutex_);
-  drains_.emplace_back([this, reactor, deadline, name = request->name()] {
-    reactor->Finish(wire::ToGrpc(service_->DrainWorker(name, deadline)));
+  const absl::Time deadline = std::min(DeadlineOf(*context), absl::Now() + kLongestApart);
+  Apart& call = apart_.emplace_back();
+  call.thread = std::jthread([&call, reactor, deadline, work = std::move(work)] {
+    reactor->Finish(wire::ToGrpc(work(deadline)));
+    call.done = true;
   });
   return reactor;
+}
+
+grpc::ServerUnaryReactor* InferenceService::Session(grpc::CallbackServerContext* context,
+                                                    const v1::SessionRequest* request,
+                                                    v1::SessionResponse* response) {
+  absl::Status allowed = MayGenerate(*context);
+  if (allowed.ok() && !v1::SessionAction_IsValid(request->action()))
+    allowed = InvalidArgument("action: got {}", static_cast<int>(request->action()));
+  return AnswerApart(
+      context, allowed, [this, request, response](absl::Time deadline) -> absl::Status {
+        ASSIGN_OR_RETURN(const std::vector<SessionInfo> sessions,
+                         service_->Session({.action = static_cast<SessionAction>(request->action()),
+                                            .name = request->name(),
+                                            .to = request->to(),
+                                            .deadline = deadline}));
+        for (const SessionInfo& from : sessions) {
+          v1::SessionInfo* to = response->add_sessions();
+          to->set_name(from.name);
+          to->set_tokens(from.tokens);
+          to->set_saved_tokens(from.saved_tokens);
+          to->set_blocks_tokens(from.blocks_tokens);
+          to->set_note(from.note);
+        }
+        return absl::OkStatus();
+      });
+}
+
+grpc::ServerUnaryReactor* InferenceService::DrainWorker(grpc::CallbackServerContext* context,
+                                                        const v1::DrainWorkerRequest* request,
+                                                        v1::DrainWorkerResponse* /*response*/) {
+  return AnswerApart(context, Allow(*context, {wire::Role::kAdmin}),
+                     [this, name = request->name()](absl::Time deadline) {
+                       return service_->DrainWorker(name, deadline);
+                     });
 }
 
 }  // namespace baton::coordinator

@@ -5,10 +5,12 @@
 // goes away cancels its request.
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <initializer_list>
+#include <list>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 #include "baton/v1/inference.grpc.pb.h"
 #include "coordinator/api_keys.h"
@@ -48,6 +50,9 @@ class InferenceService : public v1::Inference::CallbackService {
   grpc::ServerUnaryReactor* GetTrace(grpc::CallbackServerContext* context,
                                      const v1::GetTraceRequest* request,
                                      v1::GetTraceResponse* response) override;
+  grpc::ServerUnaryReactor* Session(grpc::CallbackServerContext* context,
+                                    const v1::SessionRequest* request,
+                                    v1::SessionResponse* response) override;
   grpc::ServerUnaryReactor* DrainWorker(grpc::CallbackServerContext* context,
                                         const v1::DrainWorkerRequest* request,
                                         v1::DrainWorkerResponse* response) override;
@@ -59,10 +64,19 @@ class InferenceService : public v1::Inference::CallbackService {
   template <typename Work>
   grpc::ServerUnaryReactor* AnswerOnce(grpc::CallbackServerContext* context, Work work) const;
 
+  // A call that blocks, on a thread of its own; `allowed` is the answer where it is an error.
+  grpc::ServerUnaryReactor* AnswerApart(grpc::CallbackServerContext* context, absl::Status allowed,
+                                        std::function<absl::Status(absl::Time deadline)> work);
+
+  struct Apart {
+    std::atomic<bool> done = false;
+    std::jthread thread;
+  };
+
   LlmService* const service_;
   ApiKeys* const keys_;
   std::mutex mutex_;
-  std::vector<std::jthread> drains_;  // guarded by mutex_; end before the rest
+  std::list<Apart> apart_;  // guarded by mutex_; end before the rest
 };
 
 }  // namespace baton::coordinator

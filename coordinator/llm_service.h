@@ -56,6 +56,12 @@ class LlmService {
     return Unimplemented("trace: requests are not recorded here");
   }
 
+  // Conversations that are kept by name (GenerationRequest::session). Those that the command is
+  // about, as they are now; none of one that was removed.
+  virtual absl::StatusOr<std::vector<SessionInfo>> Session(const SessionCommand& /*command*/) {
+    return Unimplemented("sessions: nothing is kept here");
+  }
+
   virtual ModelSummary model() const = 0;
   virtual ClusterStatus cluster() const = 0;
   virtual absl::Status DrainWorker(std::string_view name, absl::Time deadline) = 0;

@@ -193,6 +193,9 @@ class Metered : public MeteredService {
   absl::StatusOr<std::string> Trace(std::string_view request_id) override {
     return inner_->Trace(request_id);
   }
+  absl::StatusOr<std::vector<SessionInfo>> Session(const SessionCommand& command) override {
+    return inner_->Session(command);
+  }
   ModelSummary model() const override { return inner_->model(); }
   ClusterStatus cluster() const override { return inner_->cluster(); }
   absl::Status DrainWorker(std::string_view name, absl::Time deadline) override {

@@ -84,6 +84,7 @@ void UseSpeed(const WorkerSpeed& speed, PlanWorker* worker) {
   worker->read_bytes_per_s = speed.read_bytes_per_s;
   worker->flops_per_s = speed.flops_per_s;
   worker->prompt_flops_per_s = speed.prompt_flops_per_s;
+  worker->alone_read_bytes_per_s = speed.alone_read_bytes_per_s;
 }
 
 // Workers of one host with one kind of backend are alike: where their measures differ by little,
@@ -95,8 +96,9 @@ void EvenOut(const std::vector<std::string>& kinds, std::vector<PlanWorker>* wor
     if (!kinds[i].empty()) alike[kinds[i]].push_back(&(*workers)[i]);
   }
   for (const auto& [kind, same] : alike) {
-    for (double PlanWorker::*figure : {&PlanWorker::read_bytes_per_s, &PlanWorker::flops_per_s,
-                                       &PlanWorker::prompt_flops_per_s}) {
+    for (double PlanWorker::*figure :
+         {&PlanWorker::read_bytes_per_s, &PlanWorker::alone_read_bytes_per_s,
+          &PlanWorker::flops_per_s, &PlanWorker::prompt_flops_per_s}) {
       double least = same[0]->*figure, most = least, sum = 0;
       for (const PlanWorker* worker : same) {
         least = std::min(least, worker->*figure);
@@ -166,6 +168,7 @@ absl::StatusOr<PlanRequest> MakePlanRequest(const Topology& topology, const Serv
       model.hyperparams(), {0, model.hyperparams().num_layers}, topology.limits.batch_rows);
   request.sequences = topology.sequences;
   request.objective = topology.objective;
+  request.any_order = topology.any_order;
   std::vector<std::string> kinds;  // as far as a file says so
   for (const WorkerEntry& entry : topology.workers) {
     PlanWorker& worker = request.workers.emplace_back(ToPlanWorker(entry));
@@ -296,7 +299,6 @@ bool ModelPlacer::Learn(WorkerRegistry* registry, const std::vector<Placement>& 
   bool learned = false;
   for (size_t i = 0; i < loaded.size(); ++i) {
     const size_t worker = loaded[i].worker;
-    if (!WantsMeasure(*registry, worker)) continue;
     const wire::LoadedStage stage = registry->loaded(worker);
     const std::string& name = registry->entry(worker).name;
     const auto speed = SpeedOf(engine::CostOfStage(model_->cost(), loaded[i].layers), stage.speed);

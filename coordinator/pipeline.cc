@@ -61,6 +61,71 @@ void Pipeline::Cancel(uint64_t sequence_id) {
   Post([this, sequence_id] { scheduler_.Cancel(sequence_id, Cancelled("request: cancelled")); });
 }
 
+void Pipeline::Keep(std::string name, std::vector<engine::TokenId> tokens) {
+  Post([this, name = std::move(name), tokens = std::move(tokens)] {
+    scheduler_.Keep(name, tokens);
+  });
+}
+
+void Pipeline::BorrowKnown(std::vector<engine::TokenId> tokens, BorrowDone done) {
+  PostBorrow(std::move(done), [this, tokens = std::move(tokens)](const BorrowDone& answer) {
+    Borrow(scheduler_.BorrowKnown(tokens), answer);
+  });
+}
+
+void Pipeline::BorrowFree(int32_t count, BorrowDone done) {
+  PostBorrow(std::move(done), [this, count](const BorrowDone& answer) {
+    std::vector<int32_t> blocks = scheduler_.BorrowFree(count);
+    if (blocks.empty() && count > 0) {
+      answer(
+          ResourceExhausted("KV cache: {} blocks are needed, running requests leave fewer", count));
+      return;
+    }
+    Borrow(std::move(blocks), answer);
+  });
+}
+
+// Whoever borrows waits for the answer, so there is one also when nobody looks into the inbox
+// again.
+void Pipeline::PostBorrow(BorrowDone done, std::function<void(const BorrowDone&)> action) {
+  {
+    std::unique_lock lock(mutex_);
+    if (stopping_) {
+      lock.unlock();
+      done(ShuttingDown());
+      return;
+    }
+    inbox_.push_back([done = std::move(done), action = std::move(action)] { action(done); });
+  }
+  wake_.notify_one();
+}
+
+void Pipeline::GiveBack(Borrowed borrowed, std::vector<engine::TokenId> tokens) {
+  Post([this, borrowed = std::move(borrowed), tokens = std::move(tokens)]() mutable {
+    if (borrowed.epoch != epoch_) tokens.clear();
+    scheduler_.GiveBack(borrowed.blocks, tokens);
+  });
+}
+
+// What was sent before may still write or read the blocks: stages work in order, files do not.
+void Pipeline::Borrow(std::vector<int32_t> blocks, BorrowDone done) {
+  borrowers_.push_back({scheduler_.last_batch_id(), {std::move(blocks), epoch_}, std::move(done)});
+}
+
+void Pipeline::ServeBorrowers() {
+  while (!borrowers_.empty()) {
+    Borrower& next = borrowers_.front();
+    const bool lost = first_ == nullptr || next.borrowed.epoch != epoch_;
+    if (!lost && scheduler_.oldest_in_flight() <= next.last_batch) return;
+    const Borrower borrower = std::move(next);
+    borrowers_.pop_front();
+    if (lost) scheduler_.GiveBack(borrower.borrowed.blocks, {});
+    borrower.done(lost ? absl::StatusOr<Borrowed>(
+                             Unavailable("cluster: it is recovering, and its KV cache is lost"))
+                       : borrower.borrowed);
+  }
+}
+
 void Pipeline::Resume(uint64_t epoch, int32_t num_stages, std::shared_ptr<wire::WorkerLink> first) {
   Post([this, epoch, num_stages, first = std::move(first)]() mutable {
     epoch_ = epoch;
@@ -113,6 +178,7 @@ void Pipeline::Run() {
     if (!actions.empty()) dirty_ = true;
     for (const auto& action : actions) action();
     actions.clear();
+    ServeBorrowers();
     const absl::Time now = absl::Now();
     scheduler_.Expire(now);
     CheckStepDeadline(now);
@@ -125,6 +191,7 @@ void Pipeline::Run() {
     actions.swap(inbox_);
   }
   for (const auto& action : actions) action();
+  for (const Borrower& borrower : borrowers_) borrower.done(ShuttingDown());
   scheduler_.CancelAll(ShuttingDown());
 }
 

@@ -10,10 +10,12 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -70,6 +72,22 @@ class Pipeline {
   void Submit(SequenceRequest request);
   void Cancel(uint64_t sequence_id);
 
+  // Blocks that are read or written on the workers beside the micro-batches. Nothing on its way
+  // touches them, and they stay what they are until GiveBack.
+  struct Borrowed {
+    std::vector<int32_t> blocks;
+    uint64_t epoch = 0;  // with which they are lost
+  };
+  using BorrowDone = std::function<void(absl::StatusOr<Borrowed>)>;  // on the pipeline's thread
+  // Those that hold the longest known prefix of `tokens`.
+  void BorrowKnown(std::vector<engine::TokenId> tokens, BorrowDone done);
+  // `count` new ones; ResourceExhausted where running sequences need too many.
+  void BorrowFree(int32_t count, BorrowDone done);
+  // `tokens`: what they hold now, found by later prompts; empty: nothing of use.
+  void GiveBack(Borrowed borrowed, std::vector<engine::TokenId> tokens);
+  // As Scheduler::Keep.
+  void Keep(std::string name, std::vector<engine::TokenId> tokens);
+
   // From recovery. After Pause nothing is sent; Resume replays every open sequence.
   void Resume(uint64_t epoch, int32_t num_stages, std::shared_ptr<wire::WorkerLink> first);
   void Pause();
@@ -83,7 +101,7 @@ class Pipeline {
   void OnWorkerEvent(int32_t stage, wire::WorkerEvent event);
 
   StepLog& log() { return log_; }  // any thread
-  PipelineStats stats() const;  // as of the last tenth of a second
+  PipelineStats stats() const;     // as of the last tenth of a second
 
  private:
   struct Sent {
@@ -91,7 +109,17 @@ class Pipeline {
     int32_t stages_done = 0;
   };
 
+  // Waits until micro-batches up to `last_batch` are through.
+  struct Borrower {
+    uint64_t last_batch = 0;
+    Borrowed borrowed;
+    BorrowDone done;
+  };
+
   void Post(std::function<void()> action);
+  void PostBorrow(BorrowDone done, std::function<void(const BorrowDone&)> action);
+  void Borrow(std::vector<int32_t> blocks, BorrowDone done);
+  void ServeBorrowers();
   void Run();
   absl::Time NextWake() const;
   void SubmitReady();
@@ -116,6 +144,7 @@ class Pipeline {
   uint64_t epoch_ = 0;
   absl::Status refusal_;
   std::map<uint64_t, Sent> in_flight_;
+  std::deque<Borrower> borrowers_;
   absl::Time last_progress_;
   std::vector<StageStats> stages_;
   struct Window {  // what the recent figures are measured over

@@ -10,6 +10,9 @@ using engine::LayerRange;
 
 namespace {
 
+// Each worker more doubles the search; above, the order is as given.
+constexpr size_t kMostInAnyOrder = 10;
+
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 int32_t NumLayers(const PlanRequest& request) {
@@ -27,22 +30,30 @@ int32_t GroupRows(const PlanRequest& request) {
   return std::max(1, (request.sequences + workers - 1) / workers);
 }
 
+// Whether the stages compute at the same time, or one after another.
+enum class Others : uint8_t { kBusy, kIdle };
+Others OthersFor(Objective objective) {
+  return objective == Objective::kLatency ? Others::kIdle : Others::kBusy;
+}
+
 double SecondsFor(const PlanRequest& request, size_t worker, const engine::StageCost& cost,
-                  int32_t rows) {
+                  int32_t rows, Others others) {
   const PlanWorker& who = request.workers[worker];
   const double read_bytes = static_cast<double>(cost.read_bytes_per_token);
   if (!SpeedsKnown(request)) {  // memory stands for them
     return read_bytes / (who.memory_bytes > 0 ? static_cast<double>(who.memory_bytes) : 1e9);
   }
-  double seconds = read_bytes / who.read_bytes_per_s;
+  const bool alone = others == Others::kIdle && who.alone_read_bytes_per_s > 0;
+  double seconds = read_bytes / (alone ? who.alone_read_bytes_per_s : who.read_bytes_per_s);
   if (who.flops_per_s > 0)
     seconds += static_cast<double>(cost.flops_per_token) * rows / who.flops_per_s;
   return seconds;
 }
 
 // For a decode micro-batch of `rows`.
-double DecodeSeconds(const PlanRequest& request, size_t worker, LayerRange layers, int32_t rows) {
-  return SecondsFor(request, worker, engine::CostOfStage(request.cost, layers), rows);
+double DecodeSeconds(const PlanRequest& request, size_t worker, LayerRange layers, int32_t rows,
+                     Others others) {
+  return SecondsFor(request, worker, engine::CostOfStage(request.cost, layers), rows, others);
 }
 
 bool Weighted(const PlanRequest& request) {
@@ -60,7 +71,7 @@ double BalanceSeconds(const PlanRequest& request, size_t worker, LayerRange laye
   }
   if (Weighted(request))
     return static_cast<double>(cost.read_bytes_per_token) / (request.workers[worker].weight * 1e9);
-  return SecondsFor(request, worker, cost, rows);
+  return SecondsFor(request, worker, cost, rows, OthersFor(request.objective));
 }
 
 double LinkSeconds(const PlanRequest& request, size_t from, size_t to, double bytes) {
@@ -71,6 +82,13 @@ double LinkSeconds(const PlanRequest& request, size_t from, size_t to, double by
 
 double HiddenBytes(const PlanRequest& request, int32_t rows) {
   return sizeof(float) * static_cast<double>(request.hidden_size) * rows;
+}
+
+// Explicit ranges say the order, too.
+bool AnyOrder(const PlanRequest& request) {
+  return request.any_order && request.workers.size() <= kMostInAnyOrder &&
+         std::ranges::none_of(request.workers,
+                              [](const PlanWorker& w) { return w.layers.has_value(); });
 }
 
 absl::Status CheckExplicit(const PlanRequest& request) {
@@ -164,15 +182,18 @@ class Program {
 
   // Ranges by worker; those of skipped ones are empty. Nothing: there is no division.
   std::vector<LayerRange> Solve() {
-    if (request_.objective == Objective::kLatency) return Run(/*slowest=*/kInfinite, /*sum=*/true);
+    const auto run = [this](double slowest, bool sum) {
+      return AnyOrder(request_) ? RunAnyOrder(slowest, sum) : Run(slowest, sum);
+    };
+    if (request_.objective == Objective::kLatency) return run(/*slowest=*/kInfinite, /*sum=*/true);
     // The least bottleneck first; of all divisions that reach it, the one with the least latency.
-    const std::vector<LayerRange> fastest = Run(kInfinite, /*sum=*/false);
+    const std::vector<LayerRange> fastest = run(kInfinite, /*sum=*/false);
     if (fastest.empty()) return {};
     double slowest = 0;
     for (size_t w = 0; w < fastest.size(); ++w) {
       if (fastest[w].size() > 0) slowest = std::max(slowest, seconds_[w][Index(fastest[w])]);
     }
-    return Run(slowest, /*sum=*/true);
+    return run(slowest, /*sum=*/true);
   }
 
  private:
@@ -234,6 +255,73 @@ class Program {
     return ranges;
   }
 
+  // The same where any worker may follow any other: best[set][w][l] is that of layers [0, l) on the
+  // workers of a set, w the last of them.
+  std::vector<LayerRange> RunAnyOrder(double slowest, bool sum) const {
+    struct Cell {
+      double cost = kInfinite;
+      int32_t begin = 0;
+      int32_t previous = -1;
+    };
+    const int workers = static_cast<int>(request_.workers.size());
+    const uint32_t all = (1u << workers) - 1;
+    uint32_t needed = 0;  // a count was given, so it gets its layers
+    for (int w = 0; w < workers; ++w) {
+      if (request_.workers[w].num_layers) needed |= 1u << w;
+    }
+    std::vector<Cell> cells(size_t{all + 1} * workers * (num_layers_ + 1));
+    const auto cell = [&](uint32_t set, int w, int32_t end) -> Cell& {
+      return cells[(size_t{set} * workers + w) * (num_layers_ + 1) + end];
+    };
+    const double hidden = HiddenBytes(request_, rows_);
+    for (uint32_t set = 1; set <= all; ++set) {
+      for (int w = 0; w < workers; ++w) {
+        const uint32_t before = set & ~(1u << w);
+        if (before == set) continue;
+        for (int32_t end = 1; end <= num_layers_; ++end) {
+          Cell& best = cell(set, w, end);
+          const auto consider = [&](int32_t begin, int32_t previous, double cost, double link) {
+            const double seconds = seconds_[w][Index({begin, end})];
+            if (seconds > slowest || cost == kInfinite) return;
+            const double total = sum ? cost + link + seconds : std::max(cost, seconds);
+            if (total < best.cost) best = {total, begin, previous};
+          };
+          if (before == 0) consider(0, -1, 0, LinkSeconds(request_, 0, w + 1, 0));
+          for (int p = 0; p < workers; ++p) {
+            if ((before >> p & 1) == 0) continue;
+            const double link = LinkSeconds(request_, p + 1, w + 1, hidden);
+            for (int32_t begin = 1; begin < end; ++begin)
+              consider(begin, p, cell(before, p, begin).cost, link);
+          }
+        }
+      }
+    }
+    uint32_t set = 0;
+    int last = -1;
+    double least = kInfinite;
+    for (uint32_t used = 1; used <= all; ++used) {
+      if ((used & needed) != needed) continue;
+      for (int w = 0; w < workers; ++w) {
+        const double cost =
+            cell(used, w, num_layers_).cost + (sum ? LinkSeconds(request_, w + 1, 0, 0) : 0);
+        if (cost >= least) continue;
+        least = cost;
+        set = used;
+        last = w;
+      }
+    }
+    if (last < 0) return {};
+    std::vector<LayerRange> ranges(workers);
+    for (int32_t end = num_layers_; last >= 0;) {
+      const Cell& best = cell(set, last, end);
+      ranges[last] = {best.begin, end};
+      set &= ~(1u << last);
+      end = best.begin;
+      last = best.previous;
+    }
+    return ranges;
+  }
+
   const PlanRequest& request_;
   const int32_t num_layers_;
   const int32_t rows_;
@@ -241,6 +329,13 @@ class Program {
 };
 
 void Explain(const PlanRequest& request, Plan* plan) {
+  if (request.any_order && !AnyOrder(request)) {
+    plan->notes.push_back(
+        request.workers.size() > kMostInAnyOrder
+            ? fmt::format("the order is as given: it is chosen for up to {} workers",
+                          kMostInAnyOrder)
+            : "the order is as given, because layers are");
+  }
   plan->notes.push_back(
       Weighted(request) ? "ranges by the given weights, by exact search"
       : plan->speeds_known
@@ -276,7 +371,8 @@ double DecodeRate(const PlanRequest& request, const Plan& plan) {
   double slowest = 0;
   double trip = TripSeconds(request, plan, rows);
   for (const PlanStage& stage : plan.stages) {
-    const double seconds = DecodeSeconds(request, stage.worker, stage.layers, rows);
+    const double seconds = DecodeSeconds(request, stage.worker, stage.layers, rows,
+                                         groups > 1 ? Others::kBusy : Others::kIdle);
     slowest = std::max(slowest, seconds);
     trip += seconds;
   }
@@ -302,7 +398,8 @@ void Predict(const PlanRequest& request, Plan* plan) {
   if (!plan->speeds_known) return;
   plan->latency_s_per_token = TripSeconds(request, *plan, 1);
   for (const PlanStage& stage : plan->stages)
-    plan->latency_s_per_token += DecodeSeconds(request, stage.worker, stage.layers, 1);
+    plan->latency_s_per_token +=
+        DecodeSeconds(request, stage.worker, stage.layers, 1, Others::kIdle);
   plan->tokens_per_s = DecodeRate(request, *plan);
   plan->prompt_tokens_per_s = PromptRate(request, *plan);
 }
@@ -318,7 +415,8 @@ PlanStage StageOn(const PlanRequest& request, size_t worker, LayerRange layers) 
   stage.kv_bytes = cost.kv_bytes_per_position * static_cast<uint64_t>(request.kv_positions);
   stage.scratch_bytes = request.scratch_bytes;
   stage.budget_bytes = request.workers[worker].memory_bytes;
-  stage.seconds = DecodeSeconds(request, worker, layers, GroupRows(request));
+  stage.seconds =
+      DecodeSeconds(request, worker, layers, GroupRows(request), OthersFor(request.objective));
   return stage;
 }
 
@@ -349,6 +447,7 @@ absl::StatusOr<Plan> MakePlan(const PlanRequest& request) {
   for (size_t w = 0; w < ranges.size(); ++w) {
     if (ranges[w].size() > 0) plan.stages.push_back(StageOn(request, w, ranges[w]));
   }
+  std::ranges::sort(plan.stages, {}, [](const PlanStage& stage) { return stage.layers.begin; });
   Explain(request, &plan);
   Predict(request, &plan);
   return plan;

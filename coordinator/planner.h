@@ -23,6 +23,7 @@ struct PlanWorker {
   std::string host;  // workers with the same one share its memory; empty: a host of its own
   uint64_t memory_bytes = 0;                 // budget; 0: not known, so not limited
   double read_bytes_per_s = 0;               // of weights, in decode; 0: not known
+  double alone_read_bytes_per_s = 0;         // while the other workers are idle; 0: the same
   double flops_per_s = 0;                    // of further rows of a decode step; 0: not known
   double prompt_flops_per_s = 0;             // of a prompt's rows; 0: not known
   double weight = 0;                         // explicit share; counts where all have one
@@ -46,6 +47,7 @@ struct PlanRequest {
   int32_t sequences = 1;
   Objective objective = Objective::kThroughput;
   std::vector<PlanWorker> workers;  // in pipeline order
+  bool any_order = false;           // … which the planner may change
   // links[from][to]; row and column 0 are the coordinator, worker i is i + 1. Empty: all free.
   std::vector<std::vector<PlanLink>> links;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <string_view>
 
 namespace baton::coordinator {
@@ -65,13 +66,36 @@ void PrefixCache::Insert(std::span<const TokenId> tokens, std::span<const int32_
 }
 
 bool PrefixCache::EvictOne() {
+  const Nodes::value_type* kept = nullptr;
   for (const Key& key : by_use_) {
     const auto node = nodes_.find(key);
     if (node->second.num_children > 0 || pool_->references(node->second.block) > 1) continue;
+    if (node->second.num_keepers > 0) {
+      if (kept == nullptr) kept = &*node;
+      continue;
+    }
     Erase(*node);
     return true;
   }
-  return false;
+  if (kept == nullptr) return false;
+  Erase(*kept);
+  return true;
+}
+
+PrefixCache::Ticket PrefixCache::Keep(std::span<const TokenId> tokens) {
+  Ticket ticket;
+  for (auto* node : Walk(tokens, std::numeric_limits<int32_t>::max())) {
+    ++node->second.num_keepers;
+    ticket.push_back(node->second.id);
+  }
+  return ticket;
+}
+
+void PrefixCache::Release(const Ticket& ticket) {
+  for (const uint64_t id : ticket) {
+    const auto key = keys_.find(id);  // given up meanwhile: ids are never used again
+    if (key != keys_.end()) --nodes_.find(key->second)->second.num_keepers;
+  }
 }
 
 int32_t PrefixCache::num_evictable() const {

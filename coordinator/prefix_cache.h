@@ -29,8 +29,14 @@ class PrefixCache {
   // Remembers `blocks`, which hold the first tokens, a full block each. Prefixes that are known
   // already stay with the blocks they have.
   void Insert(std::span<const engine::TokenId> tokens, std::span<const int32_t> blocks);
-  // Gives up the least recently used block that nobody else holds; false: there is none.
+  // Gives up the least recently used block that nobody else holds, and one that is kept only where
+  // there is no other; false: there is none.
   bool EvictOne();
+  // Keeps the blocks of the longest known prefix of `tokens` longer than others. Give the ticket to
+  // Release when they are like any other again.
+  using Ticket = std::vector<uint64_t>;
+  Ticket Keep(std::span<const engine::TokenId> tokens);
+  void Release(const Ticket& ticket);
   void Clear();
 
   int32_t size() const { return static_cast<int32_t>(nodes_.size()); }
@@ -50,6 +56,7 @@ class PrefixCache {
     uint64_t id = 0;
     int32_t block = 0;
     int32_t num_children = 0;
+    int32_t num_keepers = 0;
     std::list<Key>::iterator use;  // place in by_use_
   };
   using Nodes = std::unordered_map<Key, Node, KeyHash>;

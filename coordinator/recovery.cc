@@ -1,6 +1,7 @@
 #include "coordinator/recovery.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace baton::coordinator {
@@ -172,9 +173,15 @@ absl::Status Recovery::TryOnce(absl::Duration elapsed) {
   RaiseEpoch();
   ASSIGN_OR_RETURN(std::vector<Placement> placement, Decide(elapsed));
   RETURN_IF_ERROR(LoadAll(placement));
-  if (placer_->Learn(registry_, placement)) {
-    ASSIGN_OR_RETURN(placement, Decide(elapsed));
-    RETURN_IF_ERROR(LoadAll(placement));
+  const bool first_start = resumed_at_ == absl::Time();  // later, nobody should wait for measures
+  if (first_start && std::ranges::any_of(placement, [this](const Placement& stage) {
+        return placer_->WantsMeasure(*registry_, stage.worker);
+      })) {
+    Measure(placement);
+    if (placer_->Learn(registry_, placement)) {
+      ASSIGN_OR_RETURN(placement, Decide(elapsed));
+      RETURN_IF_ERROR(LoadAll(placement));
+    }
   }
   uint64_t epoch = 0;
   {
@@ -263,24 +270,42 @@ absl::Status Recovery::MissingWorkers(const std::vector<size_t>& usable) const {
   return missing.empty() ? absl::OkStatus() : Unavailable("{}", missing);
 }
 
+absl::Status Recovery::Load(const std::vector<Placement>& placement, size_t stage,
+                            wire::Measure measure) {
+  const Placement& here = placement[stage];
+  ASSIGN_OR_RETURN(wire::LoadRequest request, placer_->MakeLoadRequest(here.layers));
+  request.epoch = snapshot().epoch + 1;
+  request.measure = measure;
+  if (stage + 1 < placement.size())
+    request.next_address = registry_->entry(placement[stage + 1].worker).address;
+  return registry_->Load(here.worker, request, options_.limits.load, stopping_);
+}
+
 absl::Status Recovery::LoadAll(const std::vector<Placement>& placement) {
   std::vector<absl::Status> statuses(placement.size());
-  const uint64_t next_epoch = snapshot().epoch + 1;
-  const bool first_start = resumed_at_ == absl::Time();  // later, nobody should wait for it
-  InParallel(placement.size(), [&](size_t i) {
-    absl::StatusOr<wire::LoadRequest> request = placer_->MakeLoadRequest(placement[i].layers);
-    if (!request.ok()) {
-      statuses[i] = request.status();
-      return;
-    }
-    request->epoch = next_epoch;
-    request->measure = first_start && placer_->WantsMeasure(*registry_, placement[i].worker);
-    if (i + 1 < placement.size()) {
-      request->next_address = registry_->entry(placement[i + 1].worker).address;
-    }
-    statuses[i] = registry_->Load(placement[i].worker, *request, options_.limits.load, stopping_);
-  });
+  InParallel(placement.size(),
+             [&](size_t i) { statuses[i] = Load(placement, i, wire::Measure::kNone); });
   return FirstError(statuses);
+}
+
+// Workers of one host share its memory and its cores, so what one can do depends on whether the
+// others work: first each alone, as when a single stream goes through the stages, then all at the
+// same time, as when the pipeline is full.
+void Recovery::Measure(const std::vector<Placement>& placement) {
+  std::map<std::string, std::vector<size_t>> stages_of_host;
+  for (size_t i = 0; i < placement.size(); ++i) {
+    const std::string host = registry_->info(placement[i].worker).host_id;
+    stages_of_host[host.empty() ? fmt::format("worker {}", i) : host].push_back(i);
+  }
+  std::vector<std::vector<size_t>> hosts;
+  for (auto& [host, stages] : stages_of_host) hosts.push_back(std::move(stages));
+  // What could not be measured stays unknown; what is wrong with a worker is said when it is used.
+  InParallel(hosts.size(), [&](size_t host) {
+    for (const size_t stage : hosts[host])
+      Load(placement, stage, wire::Measure::kAlone).IgnoreError();
+  });
+  InParallel(placement.size(),
+             [&](size_t i) { Load(placement, i, wire::Measure::kTogether).IgnoreError(); });
 }
 
 absl::Status Recovery::AttachAll(const std::vector<Placement>& placement, uint64_t epoch) {

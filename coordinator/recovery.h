@@ -118,6 +118,8 @@ class Recovery {
   absl::StatusOr<std::vector<Placement>> Substitute(const std::vector<size_t>& usable);
   absl::Status MissingWorkers(const std::vector<size_t>& usable) const;
   absl::Status LoadAll(const std::vector<Placement>& placement);
+  absl::Status Load(const std::vector<Placement>& placement, size_t stage, wire::Measure measure);
+  void Measure(const std::vector<Placement>& placement);
   absl::Status AttachAll(const std::vector<Placement>& placement, uint64_t epoch);
   void OnEvent(size_t worker, int32_t stage, uint64_t epoch, wire::WorkerEvent event);
   void Watch();

@@ -486,6 +486,37 @@ void Scheduler::Restart(int32_t num_stages) {
   cache_.Clear();
 }
 
+void Scheduler::Keep(const std::string& name, std::span<const TokenId> tokens) {
+  const PrefixCache::Ticket ticket = cache_.Keep(tokens);
+  if (const auto before = kept_.find(name); before != kept_.end()) {
+    cache_.Release(before->second);
+    kept_.erase(before);
+  }
+  if (!ticket.empty()) kept_.emplace(name, ticket);
+}
+
+std::vector<int32_t> Scheduler::BorrowKnown(std::span<const TokenId> tokens) {
+  return cache_.Match(tokens, pool_.num_blocks());
+}
+
+std::vector<int32_t> Scheduler::BorrowFree(int32_t count) {
+  std::vector<int32_t> blocks;
+  while (static_cast<int32_t>(blocks.size()) < count) {
+    if (const auto block = pool_.Allocate()) {
+      blocks.push_back(*block);
+    } else if (!cache_.EvictOne()) {
+      GiveBack(blocks, {});
+      return {};
+    }
+  }
+  return blocks;
+}
+
+void Scheduler::GiveBack(std::span<const int32_t> blocks, std::span<const TokenId> tokens) {
+  if (!tokens.empty()) cache_.Insert(tokens, blocks);
+  for (const int32_t block : blocks) pool_.Release(block);
+}
+
 void Scheduler::End(Sequence* sequence, EndReason reason, const absl::Status& status) {
   ReleaseBlocks(sequence);
   admitted_.erase(sequence);

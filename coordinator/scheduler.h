@@ -16,6 +16,7 @@
 #include <memory>
 #include <set>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -85,6 +86,21 @@ class Scheduler {
   // All KV is lost and nothing is on its way any more: every sequence is replayed from its tokens.
   void Restart(int32_t num_stages);
 
+  // Sessions: blocks of these tokens are given up last, until the same name is kept with others or
+  // with none.
+  void Keep(const std::string& name, std::span<const engine::TokenId> tokens);
+  // For reading blocks: those of the longest known prefix, full ones, with a reference each.
+  std::vector<int32_t> BorrowKnown(std::span<const engine::TokenId> tokens);
+  // For writing: as many new ones, or nothing.
+  std::vector<int32_t> BorrowFree(int32_t count);
+  // Gives borrowed blocks back. `tokens`: what they hold now; empty: nothing of use.
+  void GiveBack(std::span<const int32_t> blocks, std::span<const engine::TokenId> tokens);
+  // Of the newest micro-batch, and of the oldest that is on its way.
+  uint64_t last_batch_id() const { return last_batch_id_; }
+  uint64_t oldest_in_flight() const {
+    return in_flight_.empty() ? last_batch_id_ + 1 : in_flight_.begin()->first;
+  }
+
   bool idle() const { return sequences_.empty(); }
   int32_t in_flight() const { return static_cast<int32_t>(in_flight_.size()); }
   const StepTimes& step_times() const { return step_times_; }
@@ -147,6 +163,7 @@ class Scheduler {
   std::unordered_map<uint64_t, std::unique_ptr<Sequence>> sequences_;
   Queue waiting_;
   Queue admitted_;
+  std::map<std::string, PrefixCache::Ticket> kept_;  // by session
   std::multiset<absl::Time> deadlines_;
   std::map<uint64_t, InFlight> in_flight_;
   std::deque<std::pair<uint64_t, BatchRows>> recent_;  // compositions, for timings that come late

@@ -48,6 +48,10 @@ std::optional<WorkerSpeed> SpeedOf(const engine::StageCost& cost,
     speed.flops_per_s = flops / row_s;
   }
   speed.read_bytes_per_s = static_cast<double>(cost.read_bytes_per_token) / (one_s - row_s);
+  if (measured.alone_us > 0) {
+    const double alone_s = std::max(measured.alone_us / 1e6 - row_s, measured.alone_us / 2e6);
+    speed.alone_read_bytes_per_s = static_cast<double>(cost.read_bytes_per_token) / alone_s;
+  }
   if (measured.prompt_us > 0)
     speed.prompt_flops_per_s = flops * measured.prompt_rows / (measured.prompt_us / 1e6);
   return speed;
@@ -68,10 +72,11 @@ void SpeedBook::Read() {
   if (!json.is_object()) return;
   for (const Json& entry : json.value("workers", Json::array())) {
     if (!entry.is_object()) continue;
-    workers_.push_back({Text(entry, "worker"),
-                        Text(entry, "backend"),
-                        {Positive(entry, "read_bytes_per_s"), Positive(entry, "flops_per_s"),
-                         Positive(entry, "prompt_flops_per_s")}});
+    workers_.push_back(
+        {Text(entry, "worker"),
+         Text(entry, "backend"),
+         {Positive(entry, "read_bytes_per_s"), Positive(entry, "flops_per_s"),
+          Positive(entry, "prompt_flops_per_s"), Positive(entry, "alone_read_bytes_per_s")}});
   }
   for (const Json& entry : json.value("links", Json::array())) {
     if (!entry.is_object()) continue;
@@ -121,7 +126,8 @@ absl::Status SpeedBook::Save() const {
                                {"backend", entry.backend},
                                {"read_bytes_per_s", entry.speed.read_bytes_per_s},
                                {"flops_per_s", entry.speed.flops_per_s},
-                               {"prompt_flops_per_s", entry.speed.prompt_flops_per_s}});
+                               {"prompt_flops_per_s", entry.speed.prompt_flops_per_s},
+                               {"alone_read_bytes_per_s", entry.speed.alone_read_bytes_per_s}});
   }
   for (const LinkEntry& entry : links_) {
     json["links"].push_back({{"from", entry.from},

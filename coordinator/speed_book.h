@@ -15,9 +15,10 @@
 namespace baton::coordinator {
 
 struct WorkerSpeed {
-  double read_bytes_per_s = 0;    // of weights, in decode
-  double flops_per_s = 0;         // of further rows of a decode step
-  double prompt_flops_per_s = 0;  // of a prompt's rows
+  double read_bytes_per_s = 0;        // of weights, in decode
+  double flops_per_s = 0;             // of further rows of a decode step
+  double prompt_flops_per_s = 0;      // of a prompt's rows
+  double alone_read_bytes_per_s = 0;  // while the other workers are idle; 0: not known
 };
 
 // Speeds that follow from how long a stage of that cost took. Nothing where it was not measured.

@@ -225,6 +225,7 @@ absl::Status ReadLimits(const YamlValue& value, Topology* to) {
 }
 
 constexpr std::array<std::string_view, 2> kObjectiveNames = {"throughput", "latency"};
+constexpr std::array<std::string_view, 2> kOrderNames = {"given", "any"};
 constexpr std::array<std::string_view, 4> kWireNames = {"f32", "f16", "bf16", "q8_0"};
 constexpr std::array<std::string_view, 3> kKvTypeNames = {"f16", "f32", "q8_0"};
 
@@ -237,6 +238,7 @@ constexpr YamlField<Topology> kTopologyFields[] = {
     {"spares", ReadSpares},
     {"links", ReadLinks},
     {"objective", ReadEnum<&Topology::objective, kObjectiveNames>},
+    {"order", ReadEnum<&Topology::any_order, kOrderNames>},
     {"wire", ReadEnum<&Topology::wire, kWireNames>},
     {"kv_type", ReadEnum<&Topology::kv_type, kKvTypeNames>},
     {"tls", ReadTls},

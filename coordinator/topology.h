@@ -82,6 +82,7 @@ struct Topology {
   std::vector<WorkerEntry> spares;
   std::vector<LinkEntry> links;
   Objective objective = Objective::kThroughput;
+  bool any_order = false;  // of workers: the planner chooses
   wire::WireType wire = wire::WireType::kF32;
   engine::KvType kv_type = engine::KvType::kF16;
   std::optional<TlsFiles> tls;

@@ -108,6 +108,11 @@ wire::LoadedStage WorkerRegistry::loaded(size_t worker) const {
   return workers_[worker]->loaded;
 }
 
+absl::StatusOr<uint64_t> WorkerRegistry::KvFile(size_t worker, const wire::KvFileRequest& request,
+                                                absl::Duration timeout) {
+  return ClientOf(worker)->KvFile(request, timeout);
+}
+
 absl::StatusOr<wire::LinkSpeed> WorkerRegistry::MeasureLink(size_t worker) {
   const std::shared_ptr<wire::WorkerClient> client = ClientOf(worker);
   return wire::MeasureLink(

@@ -62,6 +62,9 @@ class WorkerRegistry {
   std::string reason(size_t worker) const;
   wire::LoadedStage loaded(size_t worker) const;  // what Load brought last
 
+  absl::StatusOr<uint64_t> KvFile(size_t worker, const wire::KvFileRequest& request,
+                                  absl::Duration timeout);
+
   // Of the way from here to a worker.
   absl::StatusOr<wire::LinkSpeed> MeasureLink(size_t worker);
 

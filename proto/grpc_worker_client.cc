@@ -105,6 +105,17 @@ class GrpcWorkerClient : public WorkerClient {
     return header;
   }
 
+  absl::StatusOr<uint64_t> KvFile(const KvFileRequest& request, absl::Duration timeout) override {
+    RETURN_IF_ERROR(channel_.status());
+    grpc::ClientContext context;
+    SetDeadline(context, timeout);
+    v1::KvFileRequest message;
+    ToProto(request, &message);
+    v1::KvFileResponse response;
+    RETURN_IF_ERROR(Result(stub_->KvFile(&context, message, &response)));
+    return response.bytes();
+  }
+
   absl::StatusOr<absl::Duration> Probe(size_t payload_bytes, absl::Duration timeout) override {
     RETURN_IF_ERROR(channel_.status());
     grpc::ClientContext context;

@@ -36,6 +36,7 @@ absl::Status CheckNumbers(const v1::LoadStageRequest& message) {
       {"num_kv_blocks", message.num_kv_blocks(), 1, kMost / engine::kKvBlockPositions},
       {"max_rows", message.max_rows(), 1, 1 << 20},
       {"kv_type", message.kv_type(), 0, v1::KV_TYPE_Q8_0},
+      {"measure", message.measure(), 0, v1::MEASURE_TOGETHER},
   };
   for (const IntegerField& field : fields) RETURN_IF_ERROR(CheckRange(field));
   return absl::OkStatus();
@@ -118,7 +119,7 @@ void ToProto(const LoadRequest& request, v1::LoadStageRequest* message) {
   message->set_next_address(request.next_address);
   message->set_wire_type(ToProto(request.wire_type));
   for (const std::string& source : request.part_sources) message->add_part_sources(source);
-  message->set_measure(request.measure);
+  message->set_measure(static_cast<v1::Measure>(request.measure));
 }
 
 absl::StatusOr<LoadRequest> FromProto(const v1::LoadStageRequest& message) {
@@ -132,7 +133,7 @@ absl::StatusOr<LoadRequest> FromProto(const v1::LoadStageRequest& message) {
     RETURN_IF_ERROR(ParseAddress(source).status());
     request.part_sources.push_back(source);
   }
-  request.measure = message.measure();
+  request.measure = static_cast<Measure>(message.measure());
 
   engine::StageSpec& spec = request.spec;
   spec.model_header = message.model_header();
@@ -165,13 +166,14 @@ void ToProto(const LoadedStage& stage, v1::LoadedStage* message) {
   message->set_kv_bytes(stage.kv_bytes);
   for (const std::string& warning : stage.warnings) message->add_warnings(warning);
   message->set_spec_hash(stage.spec_hash);
-  if (stage.speed.known()) {
+  if (stage.speed.known() || stage.speed.alone_us > 0) {
     v1::StageSpeed& speed = *message->mutable_speed();
     speed.set_one_row_us(stage.speed.one_row_us);
     speed.set_many_rows_us(stage.speed.many_rows_us);
     speed.set_many_rows(stage.speed.many_rows);
     speed.set_prompt_us(stage.speed.prompt_us);
     speed.set_prompt_rows(stage.speed.prompt_rows);
+    speed.set_alone_us(stage.speed.alone_us);
   }
   if (stage.next_link.round_trip_us > 0) {
     message->mutable_next_link()->set_round_trip_us(stage.next_link.round_trip_us);
@@ -190,7 +192,8 @@ LoadedStage FromProto(const v1::LoadedStage& message) {
                     .many_rows_us = Measured(message.speed().many_rows_us()),
                     .many_rows = std::max(message.speed().many_rows(), 0),
                     .prompt_us = Measured(message.speed().prompt_us()),
-                    .prompt_rows = std::max(message.speed().prompt_rows(), 0)},
+                    .prompt_rows = std::max(message.speed().prompt_rows(), 0),
+                    .alone_us = Measured(message.speed().alone_us())},
           .next_link = {.round_trip_us = Measured(message.next_link().round_trip_us()),
                         .bytes_per_s = Measured(message.next_link().bytes_per_s())}};
 }
@@ -242,6 +245,25 @@ WorkerInfo FromProto(const v1::WorkerInfo& message) {
           .weight_bytes_received = message.weight_bytes_received(),
           .files = std::move(files),
           .clock_unix_ms = message.clock_unix_ms()};
+}
+
+void ToProto(const KvFileRequest& request, v1::KvFileRequest* message) {
+  message->set_action(static_cast<v1::KvFileAction>(request.action));
+  message->set_key(request.key);
+  message->set_epoch(request.epoch);
+  message->mutable_blocks()->Assign(request.blocks.begin(), request.blocks.end());
+}
+
+absl::StatusOr<KvFileRequest> FromProto(const v1::KvFileRequest& message) {
+  if (!v1::KvFileAction_IsValid(message.action())) {
+    return InvalidArgument("KvFile: action: got {}, expected 0 to {}",
+                           static_cast<int>(message.action()),
+                           static_cast<int>(v1::KvFileAction_MAX));
+  }
+  return KvFileRequest{.action = static_cast<KvAction>(message.action()),
+                       .key = message.key(),
+                       .epoch = message.epoch(),
+                       .blocks = {message.blocks().begin(), message.blocks().end()}};
 }
 
 }  // namespace baton::wire

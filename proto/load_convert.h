@@ -16,6 +16,9 @@ absl::StatusOr<LoadRequest> FromProto(const v1::LoadStageRequest& message);
 void ToProto(const LoadedStage& stage, v1::LoadedStage* message);
 LoadedStage FromProto(const v1::LoadedStage& message);
 
+void ToProto(const KvFileRequest& request, v1::KvFileRequest* message);
+absl::StatusOr<KvFileRequest> FromProto(const v1::KvFileRequest& message);
+
 void ToProto(const WorkerInfo& info, v1::WorkerInfo* message);
 WorkerInfo FromProto(const v1::WorkerInfo& message);
 

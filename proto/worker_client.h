@@ -24,13 +24,21 @@ namespace baton::wire {
 
 enum class WireType : uint8_t { kF32, kF16, kBF16, kQ8_0 };
 
-// How long the loaded layers take, alone on their worker.
+// What a worker measures after loading: less than a second each.
+enum class Measure : uint8_t {
+  kNone,
+  kAlone,     // a decode step of one row, and the link to the next worker: others are idle
+  kTogether,  // steps of all kinds, while the other workers do the same
+};
+
+// How long the loaded layers take, while all workers compute.
 struct StageSpeed {
   double one_row_us = 0;    // a decode step of one sequence
   double many_rows_us = 0;  // of `many_rows` sequences
   int32_t many_rows = 0;    // 0: not measured
   double prompt_us = 0;     // a chunk of `prompt_rows` of one prompt
   int32_t prompt_rows = 0;
+  double alone_us = 0;  // a decode step of one sequence while the others are idle; 0: not measured
 
   bool known() const { return many_rows > 0; }
 };
@@ -70,7 +78,7 @@ struct WorkerInfo {
   uint64_t epoch = 0;  // the newest that the worker has heard of
   uint64_t weight_bytes_received = 0;
   std::vector<engine::PartFile> files = {};  // GGUF files of its models folder; empty: not known
-  int64_t clock_unix_ms = 0;  // there, as it answered; 0: not said
+  int64_t clock_unix_ms = 0;                 // there, as it answered; 0: not said
 };
 
 struct LoadRequest {
@@ -79,13 +87,22 @@ struct LoadRequest {
   std::string next_address;  // empty at the last stage
   WireType wire_type = WireType::kF32;
   std::vector<std::string> part_sources;
-  bool measure = false;  // speeds that are not known yet
+  Measure measure = Measure::kNone;
 };
 
 struct StageTimings {
   uint64_t queue_us = 0;
   uint64_t compute_us = 0;
   uint64_t send_us = 0;
+};
+
+// KV blocks to a file of the worker's host, or back.
+enum class KvAction : uint8_t { kSave, kRestore, kRemove };
+struct KvFileRequest {
+  KvAction action = KvAction::kSave;
+  std::string key;  // 32 hexadecimal digits that stand for the model and the tokens
+  uint64_t epoch = 0;
+  std::vector<int32_t> blocks = {};  // in order of position
 };
 
 // What a worker tells its coordinator while attached.
@@ -153,6 +170,11 @@ class WorkerClient {
   // The header of a part, from a worker that has it.
   virtual absl::StatusOr<std::string> ReadHeader(const std::string& file_name,
                                                  absl::Duration timeout) = 0;
+  // The file's bytes. Only while no micro-batch that uses these blocks is on its way.
+  virtual absl::StatusOr<uint64_t> KvFile(const KvFileRequest& /*request*/,
+                                          absl::Duration /*timeout*/) {
+    return Unimplemented("KV files: not by this client");
+  }
   // Until `payload_bytes` are there and a word of it is back.
   virtual absl::StatusOr<absl::Duration> Probe(size_t payload_bytes, absl::Duration timeout) = 0;
 };

@@ -27,6 +27,13 @@ class EngineStageRunner : public StageRunner {
     RETURN_IF_ERROR(stage_->Run(batch, input, output));
     return CheckMappings();  // zeros may have stood in for weights
   }
+  uint64_t kv_block_bytes() const override { return stage_->kv_block_bytes(); }
+  absl::Status ReadKvBlock(int32_t block, std::span<std::byte> bytes) const override {
+    return stage_->ReadKvBlock(block, bytes);
+  }
+  absl::Status WriteKvBlock(int32_t block, std::span<const std::byte> bytes) override {
+    return stage_->WriteKvBlock(block, bytes);
+  }
   absl::Status CheckFiles() override {
     RETURN_IF_ERROR(CheckMappings());
     return parts_.Check();

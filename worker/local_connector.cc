@@ -131,6 +131,11 @@ class LocalConnector::Client : public wire::WorkerClient {
     return Unimplemented("worker {}: {}: workers of this process have the coordinator's own files",
                          address_, file_name);
   }
+  absl::StatusOr<uint64_t> KvFile(const wire::KvFileRequest& request, absl::Duration) override {
+    const auto worker = connector_->Find(address_);
+    if (worker == nullptr) return Gone(address_);
+    return worker->KvFile(request);
+  }
   absl::StatusOr<absl::Duration> Probe(size_t, absl::Duration) override {
     return absl::ZeroDuration();
   }

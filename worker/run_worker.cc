@@ -4,12 +4,14 @@
 #include <csignal>
 #include <mutex>
 
+#include "engine/base/time_slice.h"
 #include "worker/engine_stage.h"
 
 namespace baton::worker {
 
 absl::Status RunWorker(const WorkerRunOptions& options, std::stop_token stop,
                        const std::function<void(const wire::Address&)>& ready) {
+  engine::AskForShortTimeSlices();
   std::signal(SIGPIPE, SIG_IGN);  // a peer that goes away is an error of a write
   ASSIGN_OR_RETURN(auto loader, EngineStageLoader::Make({.models_dir = options.server.models_dir,
                                                          .device = options.device,

@@ -2,9 +2,11 @@
 // engine, so that queueing, epochs and transport are tested without a model.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,6 +35,14 @@ class StageRunner {
   // As engine::Stage::Run.
   virtual absl::Status Run(const engine::MicroBatch& batch, const engine::HiddenStates* input,
                            engine::StageOutput* output) = 0;
+  // As the engine's stage has them; on the compute thread's time.
+  virtual uint64_t kv_block_bytes() const { return 0; }
+  virtual absl::Status ReadKvBlock(int32_t /*block*/, std::span<std::byte> /*bytes*/) const {
+    return Unimplemented("this stage keeps no KV blocks");
+  }
+  virtual absl::Status WriteKvBlock(int32_t /*block*/, std::span<const std::byte> /*bytes*/) {
+    return Unimplemented("this stage keeps no KV blocks");
+  }
   // Whether the files behind the weights are still those that were loaded; DataLoss names the one
   // that isn't.
   virtual absl::Status CheckFiles() = 0;

@@ -53,6 +53,7 @@ struct Worker::LoadedUnit {
   std::unique_ptr<NextStage> next;  // null at the last stage; replaced only while no step runs
   std::string next_address;
   wire::WireType wire_type = wire::WireType::kF32;
+  std::string kv_form;               // who can read its KV blocks
   std::atomic<bool> broken = false;  // its files have changed; never used again
 };
 
@@ -72,6 +73,8 @@ Worker::Worker(WorkerOptions options, std::unique_ptr<StageLoader> loader,
       next_stages_(std::move(next_stages)),
       instance_id_(DrawInstanceId()),
       host_id_(HostId()),
+      kv_store_(options_.kv_folder.empty() ? KvStore::DefaultFolder() : options_.kv_folder,
+                options_.kv_limit_bytes),
       queue_(options_.queue_capacity),
       compute_([this] { ComputeLoop(); }),
       watch_([this] { WatchLoop(); }) {}
@@ -148,6 +151,9 @@ absl::StatusOr<wire::LoadedStage> Worker::Load(const wire::LoadRequest& request,
                          .warnings = (*runner)->warnings(),
                          .spec_hash = spec_hash};
     unit->runner = *std::move(runner);
+    const std::string device = loader_->device();
+    unit->kv_form = fmt::format("{} kv-type {}", device.substr(0, device.find(':')),
+                                static_cast<int>(request.spec.kv_type));
     busy_us_ = 0;
     steps_ = 0;
     spdlog::info("loaded layers {}-{}: {} bytes of weights, {} of KV cache",
@@ -170,7 +176,7 @@ absl::StatusOr<wire::LoadedStage> Worker::Load(const wire::LoadRequest& request,
     unit->next_address = request.next_address;
     unit->wire_type = request.wire_type;
   }
-  if (request.measure) Measure(unit.get());
+  Measure(request.measure, unit.get());
   const std::lock_guard lock(mutex_);
   unit_ = unit;
   RaiseEpoch(request.epoch);
@@ -178,12 +184,19 @@ absl::StatusOr<wire::LoadedStage> Worker::Load(const wire::LoadRequest& request,
 }
 
 // What cannot be measured stays unknown: that is no reason not to serve.
-void Worker::Measure(LoadedUnit* unit) {
-  if (!unit->description.speed.known()) {
+void Worker::Measure(wire::Measure what, LoadedUnit* unit) {
+  if (what == wire::Measure::kNone) return;
+  wire::StageSpeed& speed = unit->description.speed;
+  if (what == wire::Measure::kTogether) {
     const std::lock_guard running(run_mutex_);
-    if (auto speed = MeasureStageSpeed(unit->runner.get()); speed.ok()) {
-      unit->description.speed = *speed;
-    }
+    const double alone_us = speed.alone_us;
+    if (auto measured = MeasureStageSpeed(unit->runner.get()); measured.ok()) speed = *measured;
+    speed.alone_us = alone_us;
+    return;
+  }
+  {
+    const std::lock_guard running(run_mutex_);
+    speed.alone_us = MeasureDecodeStep(unit->runner.get()).value_or(0);
   }
   if (unit->next == nullptr) return;
   if (auto link = unit->next->Measure(); link.ok()) unit->description.next_link = *link;
@@ -461,6 +474,48 @@ void Worker::RunStep(QueuedStep step) {
   }
   Emit(step.attachment,
        wire::StepTimed{.batch_id = batch.id, .epoch = batch.epoch, .timings = timings});
+}
+
+// ---- KV files
+
+absl::Status Worker::WithStage(const std::shared_ptr<LoadedUnit>& unit, uint64_t epoch,
+                               const std::function<absl::Status(StageRunner*)>& copy) {
+  const std::lock_guard running(run_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (unit_ != unit || epoch != epoch_) {
+      return FailedPrecondition("worker {}: epoch {} is over, and its KV blocks with it",
+                                options_.name, epoch);
+    }
+  }
+  return copy(unit->runner.get());
+}
+
+absl::StatusOr<uint64_t> Worker::KvFile(const wire::KvFileRequest& request) {
+  if (request.action == wire::KvAction::kRemove) return kv_store_.Remove(request.key);
+  std::shared_ptr<LoadedUnit> unit;
+  {
+    const std::lock_guard lock(mutex_);
+    unit = unit_;
+  }
+  if (unit == nullptr) return FailedPrecondition("worker {}: no stage is loaded", options_.name);
+  const KvRecord record{.key = request.key,
+                        .layers = unit->description.layers,
+                        .form = unit->kv_form,
+                        .block_bytes = unit->runner->kv_block_bytes(),
+                        .num_blocks = static_cast<int32_t>(request.blocks.size())};
+  if (request.action == wire::KvAction::kSave) {
+    return kv_store_.Save(record, [&](int32_t index, std::span<std::byte> bytes) {
+      return WithStage(unit, request.epoch, [&](StageRunner* runner) {
+        return runner->ReadKvBlock(request.blocks[index], bytes);
+      });
+    });
+  }
+  return kv_store_.Restore(record, [&](int32_t index, std::span<const std::byte> bytes) {
+    return WithStage(unit, request.epoch, [&](StageRunner* runner) {
+      return runner->WriteKvBlock(request.blocks[index], bytes);
+    });
+  });
 }
 
 // ---- Watching

@@ -20,6 +20,7 @@
 #include "engine/base/status.h"
 #include "engine/runtime/micro_batch.h"
 #include "proto/worker_client.h"
+#include "worker/kv_store.h"
 #include "worker/next_stage.h"
 #include "worker/stage_queue.h"
 #include "worker/stage_runner.h"
@@ -30,6 +31,8 @@ struct WorkerOptions {
   std::string name;
   uint64_t memory_budget_bytes = 0;  // 0: what the host has
   size_t queue_capacity = 64;        // micro-batches
+  std::string kv_folder = {};        // for KV blocks that are to be kept; empty: the user's own
+  uint64_t kv_limit_bytes = uint64_t{16} << 30;  // of files there
 };
 
 // Called with what the coordinator should know; must only hand it over. No call comes after Detach
@@ -70,6 +73,10 @@ class Worker {
   absl::Status Enqueue(std::shared_ptr<const engine::MicroBatch> batch, engine::HiddenStates hidden,
                        std::function<void()> taken);
 
+  // KV blocks of the loaded stage to a file of this host, or back; the file's bytes. Steps go on
+  // between two blocks, so none of these may be theirs. FailedPrecondition: the epoch is over.
+  absl::StatusOr<uint64_t> KvFile(const wire::KvFileRequest& request);
+
   // What a step from outside must look like.
   struct Expected {
     int32_t hidden_size = 0;
@@ -88,10 +95,14 @@ class Worker {
                     std::optional<engine::HiddenStates> hidden, std::function<void()> taken);
   absl::Status CheckBudget(const engine::StageSpec& spec) const;
   absl::StatusOr<std::unique_ptr<NextStage>> MakeNextStage(const wire::LoadRequest& request);
-  void Measure(LoadedUnit* unit);          // before others see it
-  std::shared_ptr<LoadedUnit> TakeUnit();  // waits for the running step
+  void Measure(wire::Measure what, LoadedUnit* unit);  // before others see it
+  std::shared_ptr<LoadedUnit> TakeUnit();              // waits for the running step
   void UnloadBroken(const std::shared_ptr<LoadedUnit>& unit);
   void RaiseEpoch(uint64_t epoch);  // with mutex_ held
+
+  // Calls `copy` between two steps, if the stage is still that one and the epoch not over.
+  absl::Status WithStage(const std::shared_ptr<LoadedUnit>& unit, uint64_t epoch,
+                         const std::function<absl::Status(StageRunner*)>& copy);
 
   void ComputeLoop();
   void RunStep(QueuedStep step);
@@ -126,6 +137,7 @@ class Worker {
   std::atomic<uint64_t> busy_us_ = 0;
   std::atomic<uint64_t> steps_ = 0;
 
+  KvStore kv_store_;
   StageQueue queue_;
   std::mutex watch_mutex_;
   std::condition_variable watch_changed_;

@@ -14,7 +14,9 @@ class GrpcWorkerServer : public WorkerServer {
  public:
   GrpcWorkerServer(const WorkerServerOptions& options, std::unique_ptr<StageLoader> loader)
       : worker_({.name = options.name.empty() ? options.listen : options.name,
-                 .memory_budget_bytes = options.memory_budget_bytes},
+                 .memory_budget_bytes = options.memory_budget_bytes,
+                 .kv_folder = options.kv_folder,
+                 .kv_limit_bytes = options.kv_limit_bytes},
                 std::move(loader), GrpcNextStageFactory(options.security)),
         service_(&worker_, options.models_dir) {}
 

@@ -18,6 +18,8 @@ struct WorkerServerOptions {
   std::string models_dir = ".";
   std::string name;                  // empty: the address
   uint64_t memory_budget_bytes = 0;  // 0: what the host has
+  std::string kv_folder = {};        // for KV blocks that are kept; empty: the user's own
+  uint64_t kv_limit_bytes = uint64_t{16} << 30;
   wire::Security security;
   bool insecure = false;  // beyond loopback without TLS
 };

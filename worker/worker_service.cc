@@ -159,6 +159,22 @@ grpc::ServerBidiReactor<v1::ForwardMessage, v1::ForwardCredit>* WorkerService::F
   return NewForwardReactor(worker_);
 }
 
+grpc::ServerUnaryReactor* WorkerService::KvFile(grpc::CallbackServerContext* context,
+                                                const v1::KvFileRequest* request,
+                                                v1::KvFileResponse* response) {
+  if (absl::Status status = CheckCoordinator(context); !status.ok()) return Answer(context, status);
+  const auto wanted = wire::FromProto(*request);
+  if (!wanted.ok()) return Answer(context, wanted.status());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const bool accepted = reads_.Run([this, reactor, response, wanted = *wanted] {
+    const absl::StatusOr<uint64_t> bytes = worker_->KvFile(wanted);
+    if (bytes.ok()) response->set_bytes(*bytes);
+    reactor->Finish(wire::ToGrpc(bytes.status()));
+  });
+  if (!accepted) reactor->Finish(wire::ToGrpc(ResourceExhausted("too many reads are waiting")));
+  return reactor;
+}
+
 grpc::ServerWriteReactor<v1::FileChunk>* WorkerService::ReadHeader(
     grpc::CallbackServerContext* context, const v1::ReadHeaderRequest* request) {
   if (absl::Status status = CheckMember(context); !status.ok())

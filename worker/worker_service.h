@@ -31,6 +31,9 @@ class WorkerService : public v1::Worker::CallbackService {
       grpc::CallbackServerContext* context) override;
   grpc::ServerBidiReactor<v1::ForwardMessage, v1::ForwardCredit>* Forward(
       grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* KvFile(grpc::CallbackServerContext* context,
+                                   const v1::KvFileRequest* request,
+                                   v1::KvFileResponse* response) override;
   grpc::ServerWriteReactor<v1::FileChunk>* ReadHeader(
       grpc::CallbackServerContext* context, const v1::ReadHeaderRequest* request) override;
   grpc::ServerWriteReactor<v1::FileChunk>* ReadPart(grpc::CallbackServerContext* context,

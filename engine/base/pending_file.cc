@@ -10,6 +10,8 @@ namespace {
 absl::Status CannotWrite(const std::string& path) {
   const int error = errno;
   if (error == EACCES || error == EPERM) return PermissionDenied("{}: permission denied", path);
+  if (error == ENOSPC || error == EDQUOT)
+    return ResourceExhausted("{}: {}", path, std::strerror(error));
   return Unknown("{}: cannot write: {}", path, std::strerror(error));
 }
 

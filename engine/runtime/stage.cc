@@ -148,6 +148,11 @@ struct Stage::Impl {
   BatchContext MakeContext(const MicroBatch& batch);
   void Embed(const BatchContext& context, const MicroBatch& batch, Activations hidden);
   void RunLayers(const BatchContext& context, Activations hidden);
+
+  // Calls visit(the block's place as a row of words, its offset in all layers' bytes) layer by
+  // layer.
+  template <typename Visit>
+  absl::Status ForKvBlock(int32_t block, const Visit& visit) const;
 };
 
 absl::Status Stage::Impl::Load(const LoadOptions& options) {
@@ -261,6 +266,25 @@ void Stage::Impl::RunLayers(const BatchContext& context, Activations hidden) {
   }
 }
 
+template <typename Visit>
+absl::Status Stage::Impl::ForKvBlock(int32_t block, const Visit& visit) const {
+  if (block < 0 || block >= spec.num_kv_blocks)
+    return InvalidArgument("KV block {}: expected 0 to {}", block, spec.num_kv_blocks - 1);
+  size_t offset = 0;
+  for (int32_t i = spec.layers.begin; i < spec.layers.end; ++i) {
+    const KvLayer& layer = cache.layer(i);
+    const size_t bytes = backend->KvBlockBytes(layer);
+    const auto words = static_cast<int32_t>(bytes / sizeof(float));  // moved, never computed with
+    auto* pool = static_cast<float*>(layer.blocks->data());
+    visit(
+        Activations{
+            .data = pool + int64_t{block} * words, .rows = 1, .cols = words, .stride = words},
+        offset);
+    offset += bytes;
+  }
+  return backend->Sync();
+}
+
 absl::StatusOr<std::unique_ptr<Stage>> Stage::Load(const StageSpec& spec,
                                                    const LoadOptions& options, Backend* backend) {
   auto impl = std::make_unique<Impl>();
@@ -308,6 +332,25 @@ absl::Status Stage::Run(const MicroBatch& batch, const HiddenStates* input, Stag
     output->results.clear();
   }
   return impl_->backend->Sync();
+}
+
+uint64_t Stage::kv_block_bytes() const {
+  uint64_t bytes = 0;
+  for (int32_t i = layers().begin; i < layers().end; ++i)
+    bytes += impl_->backend->KvBlockBytes(impl_->cache.layer(i));
+  return bytes;
+}
+
+absl::Status Stage::ReadKvBlock(int32_t block, std::span<std::byte> bytes) const {
+  return impl_->ForKvBlock(block, [&](Activations here, size_t offset) {
+    impl_->backend->ToHost(here, reinterpret_cast<float*>(bytes.data() + offset));
+  });
+}
+
+absl::Status Stage::WriteKvBlock(int32_t block, std::span<const std::byte> bytes) {
+  return impl_->ForKvBlock(block, [&](Activations here, size_t offset) {
+    impl_->backend->FromHost(reinterpret_cast<const float*>(bytes.data() + offset), here);
+  });
 }
 
 }  // namespace baton::engine

@@ -5,9 +5,11 @@
 // depend on the model, the tokens, backend, KV type and context alone (kernels/ARITHMETIC.md).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,6 +59,13 @@ class Stage {
   // `input` holds the previous stage's hidden states [rows, hidden_size]; nullptr at the first
   // stage. The batch has passed CheckMicroBatch and input has its size.
   absl::Status Run(const MicroBatch& batch, const HiddenStates* input, StageOutput* output);
+
+  // Keys and values of one block, layer after layer, as the backend holds them: only a stage with
+  // the same layers, KV type and kind of device understands them. `bytes` has kv_block_bytes(). Not
+  // while Run runs.
+  uint64_t kv_block_bytes() const;
+  absl::Status ReadKvBlock(int32_t block, std::span<std::byte> bytes) const;
+  absl::Status WriteKvBlock(int32_t block, std::span<const std::byte> bytes);
 
  private:
   struct Impl;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <random>
 
 namespace baton::coordinator {
@@ -122,6 +123,80 @@ TEST(PlannerTest, EqualsBruteForce) {
     EXPECT_EQ(next, layers);
   }
   EXPECT_GT(fitting, 200);
+}
+
+TEST(PlannerTest, EqualsBruteForceInAnyOrder) {
+  std::mt19937 random(815);
+  const auto draw = [&](int low, int high) {
+    return std::uniform_int_distribution<>(low, high)(random);
+  };
+  int better_than_given = 0;
+  for (int round = 0; round < 100; ++round) {
+    const int workers = draw(1, 4);
+    PlanRequest request = Model(draw(workers, 9));
+    request.any_order = true;
+    request.cost.last.weights_bytes = request.cost.last.read_bytes_per_token = draw(0, 5000);
+    request.objective = draw(0, 1) ? Objective::kLatency : Objective::kThroughput;
+    request.sequences = draw(1, 16);
+    for (int w = 0; w < workers; ++w) {
+      request.workers.push_back(
+          Worker(fmt::format("w{}", w), draw(0, 1) ? draw(4000, 12000) : 0, draw(1, 20) * 1e6));
+      if (draw(0, 9) == 0) request.workers.back().num_layers = draw(1, 3);
+    }
+    request.links.assign(workers + 1, std::vector<PlanLink>(workers + 1));
+    for (auto& row : request.links) {
+      for (PlanLink& link : row) link = {draw(0, 100) * 1e-5, draw(0, 3) * 1e5};
+    }
+    // Each order by hand: workers and links renamed.
+    std::vector<size_t> order(workers);
+    std::iota(order.begin(), order.end(), 0);
+    std::optional<PlanScore> best, given;
+    do {
+      PlanRequest renamed = request;
+      for (int a = 0; a < workers; ++a) {
+        renamed.workers[a] = request.workers[order[a]];
+        renamed.links[0][a + 1] = request.links[0][order[a] + 1];
+        renamed.links[a + 1][0] = request.links[order[a] + 1][0];
+        for (int b = 0; b < workers; ++b)
+          renamed.links[a + 1][b + 1] = request.links[order[a] + 1][order[b] + 1];
+      }
+      std::vector<PlanStage> stages;
+      BruteForce(renamed, 0, 0, &stages, &best);
+      if (std::ranges::is_sorted(order)) given = best;
+    } while (std::next_permutation(order.begin(), order.end()));
+    const absl::StatusOr<Plan> plan = MakePlan(request);
+    if (!best) {
+      EXPECT_TRUE(!plan.ok() || !plan->fits) << round;
+      continue;
+    }
+    ASSERT_TRUE(plan.ok() && plan->fits) << round;
+    const PlanScore score = ScoreOf(request, plan->stages);
+    EXPECT_NEAR(score.sum_s, best->sum_s, 1e-9 * best->sum_s) << round;
+    if (request.objective == Objective::kThroughput) {
+      EXPECT_NEAR(score.slowest_s, best->slowest_s, 1e-9 * best->slowest_s) << round;
+    }
+    better_than_given += !given || Better(request, *best, *given);
+  }
+  EXPECT_GT(better_than_given, 20);
+}
+
+// Workers of one host are slower beside each other than alone: what counts depends on whether they
+// work at the same time.
+TEST(PlannerTest, OneStreamFindsTheOthersIdle) {
+  PlanRequest request = Model(10);
+  for (const char* name : {"a", "b"}) {
+    request.workers.push_back(Worker(name, 0, 1e6));
+    request.workers.back().alone_read_bytes_per_s = 2e6;
+  }
+  request.sequences = 8;
+  const auto busy = MakePlan(request);
+  ASSERT_TRUE(busy.ok());
+  EXPECT_NEAR(busy->latency_s_per_token, 10'000 / 2e6, 1e-9);
+  EXPECT_NEAR(busy->tokens_per_s, 8 / (2 * 5'000 / 1e6), 1e-6);
+  request.sequences = 1;
+  const auto idle = MakePlan(request);
+  ASSERT_TRUE(idle.ok());
+  EXPECT_NEAR(idle->tokens_per_s, 1 / (10'000 / 2e6), 1e-6);
 }
 
 TEST(PlannerTest, DividesInProportionToMemory) {

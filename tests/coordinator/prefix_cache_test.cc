@@ -95,5 +95,28 @@ TEST(PrefixCacheTest, EvictsTheLeastRecentlyUsedLeafThatNobodyHolds) {
   EXPECT_EQ(pool.references(held[0]), 1);
 }
 
+TEST(PrefixCacheTest, GivesUpKeptBlocksLast) {
+  BlockPool pool(16);
+  PrefixCache cache(&pool);
+  for (const TokenId first : {0, 1000, 2000}) {
+    const auto blocks = Allocate(&pool, 2);
+    cache.Insert(Tokens(2, first), blocks);
+    Release(&pool, blocks);
+  }
+  const PrefixCache::Ticket ticket = cache.Keep(Tokens(2));  // the least recently used one
+  const PrefixCache::Ticket again = cache.Keep(Tokens(1));
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(cache.EvictOne());
+  const auto kept = cache.Match(Tokens(2), 2);
+  EXPECT_EQ(kept.size(), 2u);
+  EXPECT_FALSE(cache.EvictOne()) << "somebody uses them";
+  Release(&pool, kept);
+  cache.Release(ticket);
+  EXPECT_TRUE(cache.EvictOne()) << "rather than that nobody gets any";
+  EXPECT_EQ(cache.size(), 1);
+  EXPECT_TRUE(cache.EvictOne());
+  cache.Release(again);  // of what is gone already
+  EXPECT_EQ(cache.size(), 0);
+}
+
 }  // namespace
 }  // namespace baton::coordinator

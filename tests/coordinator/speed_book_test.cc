@@ -17,11 +17,13 @@ TEST(SpeedOf, SplitsAStepIntoReadingAndRows) {
                                     .many_rows_us = 260e3,
                                     .many_rows = 8,
                                     .prompt_us = 640e3,
-                                    .prompt_rows = 64});
+                                    .prompt_rows = 64,
+                                    .alone_us = 70e3});
   ASSERT_TRUE(speed);
   EXPECT_NEAR(speed->read_bytes_per_s, 10e9, 1e3);
   EXPECT_NEAR(speed->flops_per_s, 100e9, 1e3);
   EXPECT_NEAR(speed->prompt_flops_per_s, 200e9, 1e3);
+  EXPECT_NEAR(speed->alone_read_bytes_per_s, 20e9, 1e3);
 }
 
 TEST(SpeedOf, NoiseGivesNoNonsense) {
@@ -37,8 +39,8 @@ TEST(SpeedOf, NoiseGivesNoNonsense) {
 TEST(SpeedBook, KeepsWhatItWasToldByFingerprint) {
   const testing::TempDir dir;
   SpeedBook book = SpeedBook::Open(dir.path(), "model-a");
-  book.Note("left", "cpu (avx2, 1 threads)", {1, 2, 3});
-  book.Note("left", "cpu (avx2, 2 threads)", {4, 5, 6});
+  book.Note("left", "cpu (avx2, 1 threads)", {1, 2, 3, 4});
+  book.Note("left", "cpu (avx2, 2 threads)", {4, 5, 6, 7});
   book.NoteLink("left", "right", {0.5, 7});
   ASSERT_TRUE(book.Save().ok()) << book.Save();
 

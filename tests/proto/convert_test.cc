@@ -153,7 +153,7 @@ v1::LoadStageRequest LoadMessage() {
   request.next_address = "127.0.0.1:7072";
   request.wire_type = WireType::kBF16;
   request.part_sources = {"127.0.0.1:7073"};
-  request.measure = true;
+  request.measure = Measure::kTogether;
   v1::LoadStageRequest message;
   ToProto(request, &message);
   return message;
@@ -166,7 +166,7 @@ TEST(LoadConvert, KeepsEveryField) {
   EXPECT_EQ(back->next_address, "127.0.0.1:7072");
   EXPECT_EQ(back->wire_type, WireType::kBF16);
   EXPECT_EQ(back->part_sources, std::vector<std::string>{"127.0.0.1:7073"});
-  EXPECT_TRUE(back->measure);
+  EXPECT_EQ(back->measure, Measure::kTogether);
   EXPECT_EQ(SpecHash(back->spec), SpecHash(FakeSpec(0, 3)));
 }
 

@@ -339,19 +339,25 @@ TEST_F(WorkerTest, AChangedFileEndsTheStageByName) {
   EXPECT_FALSE(pipeline_->client(0).GetInfo(kCallTimeout)->loaded);
 }
 
-TEST_F(WorkerTest, SpeedsAreMeasuredOnce) {
+TEST_F(WorkerTest, SpeedsAreMeasuredWhenAskedAndKept) {
   AddWorkers(1);
   wire::LoadRequest request = pipeline_->Request(0, 1);
   const auto plain = pipeline_->client(0).LoadStage(request, nullptr, kCallTimeout);
   ASSERT_THAT(plain, IsOk());
   EXPECT_FALSE(plain->speed.known());
-  request.measure = true;
+  request.measure = wire::Measure::kAlone;
+  const auto alone = pipeline_->client(0).LoadStage(request, nullptr, kCallTimeout);
+  ASSERT_THAT(alone, IsOk());
+  EXPECT_GT(alone->speed.alone_us, 0);
+  EXPECT_FALSE(alone->speed.known());
+  request.measure = wire::Measure::kTogether;
   const auto measured = pipeline_->client(0).LoadStage(request, nullptr, kCallTimeout);
   ASSERT_THAT(measured, IsOk());
   EXPECT_EQ(measured->speed.many_rows, 8);
   EXPECT_EQ(measured->speed.prompt_rows, 64);
   EXPECT_GT(measured->speed.one_row_us, 0);
-  request.measure = false;
+  EXPECT_EQ(measured->speed.alone_us, alone->speed.alone_us);
+  request.measure = wire::Measure::kNone;
   const auto again = pipeline_->client(0).LoadStage(request, nullptr, kCallTimeout);
   ASSERT_THAT(again, IsOk());
   EXPECT_EQ(again->speed.one_row_us, measured->speed.one_row_us);
