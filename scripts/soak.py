@@ -102,7 +102,7 @@ def main():
     parser.add_argument("--baton", default="baton", type=lambda p: pathlib.Path(p).resolve() if "/" in p else p)
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--context", type=int, default=512)
+    parser.add_argument("--context", type=int, default=1024)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     draw, samples, tokens, requests = random.Random(args.seed), [], 0, 0
