@@ -76,6 +76,21 @@ class Ssh(cluster.TestCase):
             time.sleep(0.1)
         self.assertFalse(os.path.exists(f"/proc/{pids[1]}"))
 
+    def test_certificates_of_the_other_host(self):
+        certs = self.folder / "certs"
+        cluster.good(cluster.run("certs", "init", "-d", certs))
+        for name, role in (("head", "coordinator"), ("there", "worker"), ("ann", "generate")):
+            cluster.good(cluster.run("certs", "issue", name, "--role", role, "--host", "127.0.0.1", "-d", certs))
+        there = self.sshd("127.0.0.1", 23911)
+        workers = [{"name": "there", "address": "127.0.0.1:0", "threads": 1, "launch": there + cluster.BATON, "tls": certs / "there"}]
+        tls = ", ".join(f"{key}: {certs}/head/{key}.pem" for key in ("ca", "cert", "key"))
+        up = self.up(workers, more=f"tls: {{{tls}}}\n").ready()
+        ask = ("run", "--server", up.grpc, "--tokens", "3,4", "-n", 4)
+        cluster.good(cluster.run(*ask, "--tls", certs / "ann"))
+        self.assertEqual(cluster.run(*ask, timeout=40).returncode, 69)
+        worker = up.wait_line(r"^there \| ready grpc=(\S+)")[1]
+        self.assertEqual(cluster.run("status", "--server", worker, timeout=40).returncode, 69)  # it asks for a certificate, too
+
     def test_a_host_that_does_not_let_in(self):
         file = self.folder / "topology.yaml"
         file.write_text(cluster.topology_text(self.model, [{"name": "a", "address": "127.0.0.1:0",
