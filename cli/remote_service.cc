@@ -28,7 +28,8 @@ using coordinator::ModelSummary;
 using coordinator::ScoreChunk;
 
 constexpr absl::Duration kUnaryTimeout = absl::Seconds(30);
-// How long an answer that broke off is tried to be resumed, as when the coordinator restarts.
+// How long an answer that broke off is tried to be resumed, as when the coordinator restarts: from
+// when something of it came last.
 constexpr absl::Duration kResumeFor = absl::Seconds(60);
 constexpr absl::Duration kResumeEvery = absl::Milliseconds(200);
 
@@ -460,7 +461,7 @@ class GrpcService : public RemoteService {
                   const coordinator::GenerationSink& sink) {
     Progress progress;
     grpc::Status status = ReadChunks(open(call.context.get()), sink, &progress);
-    const absl::Time give_up = absl::Now() + kResumeFor;
+    absl::Time give_up = absl::Now() + kResumeFor;
     const grpc::Status broke = status;
     // A coordinator that is still there means what it says; one that went comes back.
     const bool went = !progress.ended && status.error_code() == grpc::StatusCode::UNAVAILABLE &&
@@ -469,7 +470,9 @@ class GrpcService : public RemoteService {
            absl::Now() < give_up) {
       absl::SleepFor(kResumeEvery);
       if (!RenewContext(call)) break;
+      const uint32_t tokens = progress.tokens;
       status = ReadChunks(Reopen(open, call, progress), sink, &progress);
+      if (progress.tokens > tokens) give_up = absl::Now() + kResumeFor;
     }
     if (progress.ended) return;
     // "No such request" says less than why it broke off.

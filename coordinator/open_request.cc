@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -52,9 +53,37 @@ Json ToJson(const OpenRequest& request) {
   return json;
 }
 
+template <typename T>
+bool IsInteger(const Json& value) {
+  if (value.is_number_unsigned()) return std::in_range<T>(value.get<uint64_t>());
+  return value.is_number_integer() && std::in_range<T>(value.get<int64_t>());
+}
+
+bool AreTokens(const Json& value) {
+  return value.is_array() && std::all_of(value.begin(), value.end(), IsInteger<TokenId>);
+}
+
+bool IsLogitBias(const Json& value) {
+  return value.is_array() && value.size() == 2 && IsInteger<TokenId>(value[0]);
+}
+
+// The library's own conversions take any number for any other, as 1e19 for an int. Throws where a
+// member is not there.
+bool IntegersFit(const Json& json) {
+  const Json& bias = json.at("logit_bias");
+  return AreTokens(json.at("prompt")) && AreTokens(json.at("answer")) &&
+         IsInteger<int32_t>(json.at("max_tokens")) && IsInteger<int32_t>(json.at("priority")) &&
+         IsInteger<uint64_t>(json.at("seed")) && bias.is_array() &&
+         std::all_of(bias.begin(), bias.end(), IsLogitBias) &&
+         std::ranges::all_of(kIntegers, [&](const Member<int32_t>& member) {
+           return IsInteger<int32_t>(json.at(member.name));
+         });
+}
+
 // nullopt: not what ToJson writes.
 std::optional<OpenRequest> FromJson(const Json& json) {
   try {
+    if (!IntegersFit(json)) return std::nullopt;
     OpenRequest request;
     json.at("prompt").get_to(request.prompt);
     json.at("answer").get_to(request.answer);
@@ -89,7 +118,7 @@ void ReadLine(std::string_view line, std::unordered_map<std::string, OpenRequest
   } else if (const auto of = json.find("of"); of != json.end() && of->is_string()) {
     const auto entry = open->find(of->get<std::string>());
     const auto token = json.find("token");
-    if (entry != open->end() && token != json.end() && token->is_number_integer()) {
+    if (entry != open->end() && token != json.end() && IsInteger<TokenId>(*token)) {
       entry->second.answer.push_back(token->get<TokenId>());
     }
   } else if (const auto ended = json.find("end"); ended != json.end() && ended->is_string()) {

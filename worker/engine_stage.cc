@@ -4,7 +4,6 @@
 
 #include "engine/runtime/stage.h"
 #include "worker/bus_error.h"
-#include "worker/models_folder.h"
 #include "worker/part_watch.h"
 
 namespace baton::worker {
@@ -59,10 +58,6 @@ absl::StatusOr<std::unique_ptr<EngineStageLoader>> EngineStageLoader::Make(
                    engine::MakeBackend({.device = options.device, .threads = options.threads}));
   return std::unique_ptr<EngineStageLoader>(
       new EngineStageLoader(std::move(options), std::move(backend)));
-}
-
-std::vector<engine::PartFile> EngineStageLoader::files() const {
-  return ListModels(options_.models_dir).value_or(std::vector<engine::PartFile>());
 }
 
 absl::StatusOr<std::unique_ptr<StageRunner>> EngineStageLoader::Load(

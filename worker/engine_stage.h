@@ -8,6 +8,7 @@
 #include "engine/backend/backend.h"
 #include "engine/base/status.h"
 #include "proto/security.h"
+#include "worker/models_folder.h"
 #include "worker/part_store.h"
 #include "worker/stage_runner.h"
 
@@ -32,7 +33,7 @@ class EngineStageLoader : public StageLoader {
   std::string backend() const override { return std::string(backend_->name()); }
   int threads() const override { return options_.threads; }
   uint64_t weight_bytes_received() const override { return store_.bytes_received(); }
-  std::vector<engine::PartFile> files() const override;
+  std::vector<engine::PartFile> files() const override { return folder_.Files(); }
   absl::StatusOr<engine::StageMemory> MemoryOf(const engine::StageSpec& spec) const override {
     return engine::Stage::MemoryOf(spec);
   }
@@ -45,12 +46,14 @@ class EngineStageLoader : public StageLoader {
   EngineStageLoader(EngineStageOptions options, std::unique_ptr<engine::Backend> backend)
       : options_(std::move(options)),
         backend_(std::move(backend)),
+        folder_(options_.models_dir),
         store_(options_.models_dir,
                options_.cache_dir.empty() ? PartStore::DefaultCacheDir() : options_.cache_dir,
                options_.security) {}
 
   const EngineStageOptions options_;
   const std::unique_ptr<engine::Backend> backend_;
+  const ModelsFolder folder_;
   PartStore store_;
 };
 

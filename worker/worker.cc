@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/base/quote.h"
+#include "engine/base/saturating.h"
 #include "proto/spec_hash.h"
 #include "proto/tensor_convert.h"
 #include "proto/version.h"
@@ -244,11 +245,13 @@ std::shared_ptr<Worker::LoadedUnit> Worker::TakeUnit() {
 absl::Status Worker::CheckBudget(const engine::StageSpec& spec) const {
   ASSIGN_OR_RETURN(const engine::StageMemory memory, loader_->MemoryOf(spec));
   const uint64_t budget = options_.memory_budget_bytes;
-  if (budget == 0 || memory.total() <= budget) return absl::OkStatus();
+  const uint64_t needed =
+      engine::SaturatingSum({memory.weights_bytes, memory.kv_bytes, memory.scratch_bytes});
+  if (budget == 0 || needed <= budget) return absl::OkStatus();
   return ResourceExhausted(
       "worker {}: layers {}-{} need {} bytes ({} weights, {} KV cache, {} scratch), the memory "
       "budget is {}",
-      options_.name, spec.layers.begin, spec.layers.end - 1, memory.total(), memory.weights_bytes,
+      options_.name, spec.layers.begin, spec.layers.end - 1, needed, memory.weights_bytes,
       memory.kv_bytes, memory.scratch_bytes, budget);
 }
 

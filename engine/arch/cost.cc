@@ -2,6 +2,7 @@
 
 #include "engine/arch/scratch_plan.h"
 #include "engine/arch/tensor_table.h"
+#include "engine/base/saturating.h"
 #include "kernels/quant_types.h"
 
 namespace baton::engine {
@@ -97,8 +98,9 @@ StageCost CostOfStage(const ModelCost& model, LayerRange layers) {
 
 uint64_t ScratchBytes(const HyperParams& hyperparams, LayerRange layers, int32_t max_rows) {
   uint64_t floats = 0;
-  for (const uint64_t size : PlanScratch(hyperparams, layers, max_rows)) floats += size;
-  return floats * sizeof(float);
+  for (const uint64_t size : PlanScratch(hyperparams, layers, max_rows))
+    floats = SaturatingSum({floats, size});
+  return SaturatingProduct({floats, sizeof(float)});
 }
 
 }  // namespace baton::engine

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 
+#include "engine/base/saturating.h"
+
 namespace baton::engine {
 namespace {
 
 constexpr uint64_t kAlignFloats = 64;  // of each buffer: a cache line or more on any backend
 
-void Grow(BufferSizes& sizes, Buffer buffer, uint64_t floats) {
+// Rows and width may both be claims.
+void Grow(BufferSizes& sizes, Buffer buffer, uint64_t rows, uint64_t width) {
   uint64_t& size = sizes[static_cast<size_t>(buffer)];
-  size = std::max(size, floats);
+  size = std::max(size, SaturatingProduct({rows, width}));
 }
 
 void GrowForAttention(const HyperParams& h, const LayerHyperParams& layer, uint64_t rows,
@@ -17,33 +20,33 @@ void GrowForAttention(const HyperParams& h, const LayerHyperParams& layer, uint6
   const uint64_t heads = layer.num_heads;
   const uint64_t kv_heads =
       h.spec->attention == AttentionKind::kLatent ? heads : layer.num_kv_heads;
-  Grow(sizes, Buffer::kQuery, rows * heads * h.key_dim);
-  Grow(sizes, Buffer::kKey, rows * kv_heads * h.key_dim);
-  Grow(sizes, Buffer::kValue, rows * kv_heads * h.value_dim);
-  Grow(sizes, Buffer::kAttended, rows * heads * h.value_dim);
+  Grow(sizes, Buffer::kQuery, rows, heads * h.key_dim);
+  Grow(sizes, Buffer::kKey, rows, kv_heads * h.key_dim);
+  Grow(sizes, Buffer::kValue, rows, kv_heads * h.value_dim);
+  Grow(sizes, Buffer::kAttended, rows, heads * h.value_dim);
   if (h.spec->attention != AttentionKind::kLatent) return;
   const LatentHyperParams& latent = h.latent;
   const uint64_t expanded = heads * (latent.nope_dim + latent.value_dim);
-  Grow(sizes, Buffer::kQueryRank, rows * latent.query_rank);
-  Grow(sizes, Buffer::kKvRank, rows * (latent.kv_rank + latent.rope_dim));
-  Grow(sizes, Buffer::kLatentQuery, rows * heads * (latent.kv_rank + latent.rope_dim));
-  Grow(sizes, Buffer::kLatentOut, rows * (latent.absorbed ? heads * latent.kv_rank : expanded));
+  Grow(sizes, Buffer::kQueryRank, rows, latent.query_rank);
+  Grow(sizes, Buffer::kKvRank, rows, latent.kv_rank + latent.rope_dim);
+  Grow(sizes, Buffer::kLatentQuery, rows, heads * (latent.kv_rank + latent.rope_dim));
+  Grow(sizes, Buffer::kLatentOut, rows, latent.absorbed ? heads * latent.kv_rank : expanded);
 }
 
 void GrowForFeedForward(const HyperParams& h, const LayerHyperParams& layer, uint64_t rows,
                         BufferSizes& sizes) {
   if (!layer.mixture) {
-    Grow(sizes, Buffer::kGate, rows * layer.ffn_size);
-    Grow(sizes, Buffer::kUp, rows * layer.ffn_size);
+    Grow(sizes, Buffer::kGate, rows, layer.ffn_size);
+    Grow(sizes, Buffer::kUp, rows, layer.ffn_size);
     return;
   }
   const ExpertHyperParams& experts = h.experts;
   const uint64_t width = std::max(static_cast<uint64_t>(experts.used) * experts.ffn_size,
                                   static_cast<uint64_t>(experts.shared_ffn_size));
-  Grow(sizes, Buffer::kGate, rows * width);
-  Grow(sizes, Buffer::kUp, rows * width);
-  Grow(sizes, Buffer::kRouterLogits, rows * experts.count);
-  Grow(sizes, Buffer::kExpertOut, rows * experts.used * h.hidden_size);
+  Grow(sizes, Buffer::kGate, rows, width);
+  Grow(sizes, Buffer::kUp, rows, width);
+  Grow(sizes, Buffer::kRouterLogits, rows, experts.count);
+  Grow(sizes, Buffer::kExpertOut, rows, static_cast<uint64_t>(experts.used) * h.hidden_size);
 }
 
 }  // namespace
@@ -53,17 +56,18 @@ BufferSizes PlanScratch(const HyperParams& h, LayerRange layers, int32_t max_row
   BufferSizes sizes = {};
   for (const Buffer buffer :
        {Buffer::kHidden, Buffer::kNormed, Buffer::kNormed2, Buffer::kBranch}) {
-    Grow(sizes, buffer, rows * h.hidden_size);
+    Grow(sizes, buffer, rows, h.hidden_size);
   }
   for (int32_t i = layers.begin; i < layers.end; ++i) {
     GrowForAttention(h, h.layers[i], rows, sizes);
     GrowForFeedForward(h, h.layers[i], rows, sizes);
   }
   if (layers.end == h.num_layers) {
-    Grow(sizes, Buffer::kOutputNormed, kOutputRows * static_cast<uint64_t>(h.hidden_size));
-    Grow(sizes, Buffer::kLogits, kOutputRows * static_cast<uint64_t>(h.vocab_size));
+    Grow(sizes, Buffer::kOutputNormed, kOutputRows, h.hidden_size);
+    Grow(sizes, Buffer::kLogits, kOutputRows, h.vocab_size);
   }
-  for (uint64_t& size : sizes) size = (size + kAlignFloats - 1) / kAlignFloats * kAlignFloats;
+  for (uint64_t& size : sizes)
+    size = SaturatingSum({size, kAlignFloats - 1}) / kAlignFloats * kAlignFloats;
   return sizes;
 }
 

@@ -1,14 +1,14 @@
 #include "engine/runtime/scratch.h"
 
+#include "engine/arch/cost.h"
+
 namespace baton::engine {
 
 absl::StatusOr<Scratch> Scratch::Create(const HyperParams& hyperparams, LayerRange layers,
                                         int32_t max_rows, Backend& backend) {
   const BufferSizes sizes = PlanScratch(hyperparams, layers, max_rows);
-  uint64_t total = 0;
-  for (const uint64_t size : sizes) total += size;
   Scratch scratch;
-  ASSIGN_OR_RETURN(scratch.memory_, backend.Allocate(total * sizeof(float)));
+  ASSIGN_OR_RETURN(scratch.memory_, backend.Allocate(ScratchBytes(hyperparams, layers, max_rows)));
   float* next = static_cast<float*>(scratch.memory_->data());
   for (size_t i = 0; i < sizes.size(); ++i) {
     scratch.starts_[i] = next;

@@ -8,6 +8,7 @@
 
 #include "engine/arch/cost.h"
 #include "engine/arch/tensor_table.h"
+#include "engine/base/saturating.h"
 #include "engine/model/mapped_parts.h"
 #include "engine/model/weights.h"
 #include "engine/runtime/decoder_layer.h"
@@ -92,7 +93,7 @@ absl::StatusOr<RopeFactors> ReadRopeFactors(const std::vector<FoundTensor>& tens
 
 uint64_t BytesOf(const StageSpec& spec) {
   uint64_t bytes = 0;
-  for (const TensorPlacement& tensor : spec.tensors) bytes += tensor.bytes;
+  for (const TensorPlacement& tensor : spec.tensors) bytes = SaturatingSum({bytes, tensor.bytes});
   return bytes;
 }
 
@@ -116,8 +117,11 @@ absl::StatusOr<StageMemory> Stage::MemoryOf(const StageSpec& spec) {
   StageMemory memory{.weights_bytes = BytesOf(spec),
                      .scratch_bytes = ScratchBytes(hyperparams, spec.layers, spec.max_rows)};
   const uint64_t positions = uint64_t{kKvBlockPositions} * spec.num_kv_blocks;
-  for (int32_t layer = spec.layers.begin; layer < spec.layers.end; ++layer)
-    memory.kv_bytes += positions * KvBytesPerPosition(hyperparams, layer, spec.kv_type);
+  for (int32_t layer = spec.layers.begin; layer < spec.layers.end; ++layer) {
+    memory.kv_bytes = SaturatingSum(
+        {memory.kv_bytes,
+         SaturatingProduct({positions, KvBytesPerPosition(hyperparams, layer, spec.kv_type)})});
+  }
   return memory;
 }
 
@@ -183,7 +187,8 @@ absl::Status Stage::Impl::PlanMemory() const {
                                                spec.kv_type, *backend)};
   const BufferSizes sizes = PlanScratch(hyperparams, spec.layers, spec.max_rows);
   for (int i = 0; i < kNumBuffers; ++i) {
-    need.scratch_bytes += sizes[i] * sizeof(float);
+    need.scratch_bytes =
+        SaturatingSum({need.scratch_bytes, SaturatingProduct({sizes[i], sizeof(float)})});
     if (static_cast<Buffer>(i) != Buffer::kLogits)
       need.largest_activations = std::max(need.largest_activations, sizes[i]);
   }

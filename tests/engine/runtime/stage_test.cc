@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -91,6 +92,31 @@ class StageTest : public ::testing::Test {
   testing::TempDir dir_;
   std::unique_ptr<Backend> backend_;
 };
+
+// What a request claims in all must not wrap into what fits.
+TEST_F(StageTest, MemoryOfClaimsDoesNotWrap) {
+  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+  StageSpec spec = SpecOf(OpenModel(WriteTiny()), {0, 5});
+  spec.parts[0].bytes = uint64_t{1} << 62;
+  const TensorPlacement claim{.name = "claim",
+                              .type = kernels::QuantType::kF32,
+                              .ne = {int64_t{1} << 30, int64_t{1} << 30},
+                              .part = 0,
+                              .file_offset = 0,
+                              .bytes = uint64_t{1} << 62};
+  spec.tensors.assign(5, claim);
+  auto memory = Stage::MemoryOf(spec);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  EXPECT_EQ(memory->weights_bytes, kMost);
+
+  spec = SpecOf(OpenModel(WriteTiny()), {0, 5});
+  spec.num_kv_blocks = std::numeric_limits<int32_t>::max();
+  spec.max_rows = std::numeric_limits<int32_t>::max();
+  memory = Stage::MemoryOf(spec);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  EXPECT_GT(memory->kv_bytes, uint64_t{1} << 40);
+  EXPECT_GT(memory->scratch_bytes, uint64_t{1} << 40);
+}
 
 TEST_F(StageTest, KnowsItself) {
   const GgufModel model = OpenModel(WriteTiny());

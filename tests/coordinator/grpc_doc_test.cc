@@ -1,0 +1,54 @@
+// The grpcurl lines of docs/grpc.md: one for each call of a client, with a body that the call
+// takes.
+#include <gtest/gtest.h>
+
+#include <google/protobuf/util/json_util.h>
+
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "baton/v1/inference.pb.h"
+
+namespace baton::coordinator {
+namespace {
+
+namespace pb = ::google::protobuf;
+
+// Calls and their bodies: grpcurl … -d 'BODY' ADDRESS SERVICE/CALL
+std::map<std::string, std::string> CallsOfThePage() {
+  constexpr std::string_view kBody = " -d '", kBodyEnd = "' ", kService = "baton.v1.Inference/";
+  std::ifstream page(BATON_SOURCE_FOLDER "/docs/grpc.md");
+  std::map<std::string, std::string> calls;
+  for (std::string line; std::getline(page, line);) {
+    const size_t body = line.find(kBody), end = line.rfind(kBodyEnd), call = line.rfind(kService);
+    if (!line.starts_with("grpcurl ") || call == line.npos) continue;
+    if (body == line.npos || end == line.npos) {
+      ADD_FAILURE() << line;
+      continue;
+    }
+    const size_t begin = body + kBody.size();
+    calls[line.substr(call + kService.size())] = line.substr(begin, end - begin);
+  }
+  return calls;
+}
+
+TEST(GrpcPage, HasALineForEachCallThatTheCallTakes) {
+  const std::map<std::string, std::string> calls = CallsOfThePage();
+  const pb::ServiceDescriptor* service =
+      v1::GenerateRequest::descriptor()->file()->FindServiceByName("Inference");
+  ASSERT_NE(service, nullptr);
+  EXPECT_EQ(calls.size(), static_cast<size_t>(service->method_count()));
+  for (int i = 0; i < service->method_count(); ++i) {
+    const pb::MethodDescriptor* method = service->method(i);
+    ASSERT_TRUE(calls.contains(std::string(method->name()))) << method->name();
+    const std::unique_ptr<pb::Message> request(
+        pb::MessageFactory::generated_factory()->GetPrototype(method->input_type())->New());
+    const auto status = pb::util::JsonStringToMessage(calls.at(method->name()), request.get());
+    EXPECT_TRUE(status.ok()) << method->name() << ": " << status.ToString();
+  }
+}
+
+}  // namespace
+}  // namespace baton::coordinator
