@@ -214,6 +214,7 @@ absl::StatusOr<std::unique_ptr<ModelPlacer>> ModelPlacer::Create(const Topology&
                                                                  const ServedModel* model) {
   std::unique_ptr<ModelPlacer> placer(new ModelPlacer(topology, model));
   ASSIGN_OR_RETURN(placer->base_, MakePlanRequest(topology, *model, placer->speeds_));
+  RETURN_IF_ERROR(CheckGivenLayers(placer->base_));
   ASSIGN_OR_RETURN(placer->num_kv_blocks_, NumKvBlocks(topology, model->summary().context_length));
   return placer;
 }

@@ -91,45 +91,6 @@ bool AnyOrder(const PlanRequest& request) {
                               [](const PlanWorker& w) { return w.layers.has_value(); });
 }
 
-absl::Status CheckExplicit(const PlanRequest& request) {
-  const int32_t num_layers = NumLayers(request);
-  int32_t covered = 0;  // layers up to here are given out
-  bool open = false;    // workers with automatic ranges stand between
-  const PlanWorker* before = nullptr;
-  const auto where = [&](const PlanWorker& worker) {
-    return fmt::format("{}:{}: worker {}", request.file, worker.line, worker.name);
-  };
-  for (const PlanWorker& worker : request.workers) {
-    if (!worker.layers) {
-      open = true;
-      continue;
-    }
-    const LayerRange range = *worker.layers;
-    if (range.begin < 0 || range.end > num_layers) {
-      return InvalidArgument("{}: layers {}-{}, but the model has 0-{}", where(worker), range.begin,
-                             range.end - 1, num_layers - 1);
-    }
-    if (range.begin < covered) {
-      return InvalidArgument(
-          "{}: layer {} is given to worker {} already; expected layers from {} on", where(worker),
-          range.begin, before != nullptr ? before->name : "", covered);
-    }
-    if (range.begin > covered && !open) {
-      return InvalidArgument("{}: layers begin at {}, but layer {} is given to no worker",
-                             where(worker), range.begin, covered);
-    }
-    covered = range.end;
-    open = false;
-    before = &worker;
-  }
-  if (covered < num_layers && !open) {
-    return InvalidArgument(
-        "{}: layers {}-{} are given to no worker; the last one, {}, ends at layer {}", request.file,
-        covered, num_layers - 1, before != nullptr ? before->name : "", covered - 1);
-  }
-  return absl::OkStatus();
-}
-
 bool Allows(const PlanWorker& worker, LayerRange layers) {
   if (worker.layers) return *worker.layers == layers;  // its load says which parts are missing
   if (worker.num_layers && *worker.num_layers != layers.size()) return false;
@@ -435,9 +396,48 @@ PlanScore ScoreOf(const PlanRequest& request, const std::vector<PlanStage>& stag
   return score;
 }
 
+absl::Status CheckGivenLayers(const PlanRequest& request) {
+  const int32_t num_layers = NumLayers(request);
+  int32_t covered = 0;  // layers up to here are given out
+  bool open = false;    // workers with automatic ranges stand between
+  const PlanWorker* before = nullptr;
+  const auto where = [&](const PlanWorker& worker) {
+    return fmt::format("{}:{}: worker {}", request.file, worker.line, worker.name);
+  };
+  for (const PlanWorker& worker : request.workers) {
+    if (!worker.layers) {
+      open = true;
+      continue;
+    }
+    const LayerRange range = *worker.layers;
+    if (range.begin < 0 || range.end > num_layers) {
+      return InvalidArgument("{}: layers {}-{}, but the model has 0-{}", where(worker), range.begin,
+                             range.end - 1, num_layers - 1);
+    }
+    if (range.begin < covered) {
+      return InvalidArgument(
+          "{}: layer {} is given to worker {} already; expected layers from {} on", where(worker),
+          range.begin, before != nullptr ? before->name : "", covered);
+    }
+    if (range.begin > covered && !open) {
+      return InvalidArgument("{}: layers begin at {}, but layer {} is given to no worker",
+                             where(worker), range.begin, covered);
+    }
+    covered = range.end;
+    open = false;
+    before = &worker;
+  }
+  if (covered < num_layers && !open) {
+    return InvalidArgument(
+        "{}: layers {}-{} are given to no worker; the last one, {}, ends at layer {}", request.file,
+        covered, num_layers - 1, before != nullptr ? before->name : "", covered - 1);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Plan> MakePlan(const PlanRequest& request) {
   if (request.workers.empty()) return InvalidArgument("{}: workers: there is none", request.file);
-  RETURN_IF_ERROR(CheckExplicit(request));
+  RETURN_IF_ERROR(CheckGivenLayers(request));
   Plan plan;
   plan.speeds_known = SpeedsKnown(request);
   std::vector<LayerRange> ranges = Program(request, /*check_memory=*/true).Solve();

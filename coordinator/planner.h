@@ -75,8 +75,11 @@ struct Plan {
   std::vector<std::string> notes;  // why it is so, for people
 };
 
-// InvalidArgument: the explicit ranges are no exact cover (names line, worker, layer). What does
-// not fit is a plan that says so, the one that comes nearest.
+// InvalidArgument: the explicit ranges are no exact cover (names line, worker, layer). Needs no
+// worker, so that a wrong topology is refused before any is asked.
+absl::Status CheckGivenLayers(const PlanRequest& request);
+
+// InvalidArgument as above. What does not fit is a plan that says so, the one that comes nearest.
 absl::StatusOr<Plan> MakePlan(const PlanRequest& request);
 
 // What a range costs on a worker.

@@ -75,11 +75,12 @@ struct Codec {
   void (*decode)(const char* bytes, size_t blocks, float* values);
 };
 
+// Not memcpy: of no values the pointers may be null.
 void EncodeF32(const float* values, size_t blocks, char* bytes) {
-  std::memcpy(bytes, values, blocks * sizeof(float));
+  std::copy_n(reinterpret_cast<const char*>(values), blocks * sizeof(float), bytes);
 }
 void DecodeF32(const char* bytes, size_t blocks, float* values) {
-  std::memcpy(values, bytes, blocks * sizeof(float));
+  std::copy_n(bytes, blocks * sizeof(float), reinterpret_cast<char*>(values));
 }
 
 template <uint16_t (*kConvert)(float)>

@@ -87,7 +87,8 @@ class TopologyErrors(cluster.TestCase):
         workers = [{"name": "a", "address": "127.0.0.1:1", "layers": "0-1"}, {"name": "b", "address": "127.0.0.1:2", "layers": "3-4"}]
         file = self.folder / "topology.yaml"
         file.write_text(cluster.topology_text(model, workers))
-        self.assert_fails(cluster.run("plan", "-f", file), 65, "layer")
+        for command in ("plan", "serve"):  # before a worker is asked
+            self.assert_fails(cluster.run(command, "-f", file), 65, "topology.yaml", "worker b", "layer 2 is given to no worker")
 
     def test_a_worker_that_is_not_there(self):
         model = cluster.tiny_model(self.folder / "tiny.gguf")
