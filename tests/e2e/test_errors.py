@@ -119,12 +119,15 @@ class ServerErrors(cluster.TestCase):
         self.assert_fails(cluster.run("status", "--server", f"127.0.0.1:{port}", "--wait", "1s"), 69, str(port))
 
     def test_a_port_in_use(self):
+        model = cluster.tiny_model(self.folder / "tiny.gguf")
+        file = self.folder / "topology.yaml"
+        file.write_text(cluster.topology_text(model, [{"name": "a", "address": "127.0.0.1:1"}]))
         with socket.create_server(("127.0.0.1", 0)) as held:
             port = held.getsockname()[1]
-            done = cluster.run("worker", "--listen", f"127.0.0.1:{port}", "--models", self.folder)
-            self.assertNotEqual(done.returncode, 0)
-            self.assertIn(str(port), done.stderr)
-            self.assertIn("baton: error: ", done.stderr)
+            for command in (("worker", "--models", self.folder, "--listen"), ("serve", "-f", file, "--listen"),
+                            ("serve", "-f", file, "--http")):
+                with self.subTest(command=command):
+                    self.assert_fails(cluster.run(*command, f"127.0.0.1:{port}"), 1, str(port), "in use")
 
     def test_beyond_loopback_needs_a_word(self):
         self.assert_fails(cluster.run("worker", "--listen", "0.0.0.0:0", "--models", self.folder), 77)
