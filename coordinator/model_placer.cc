@@ -33,7 +33,9 @@ uint64_t BudgetOf(const WorkerEntry& entry, const wire::WorkerInfo& info, int wo
   if (entry.memory_bytes > 0) return entry.memory_bytes;
   if (info.memory_budget_bytes > 0) return info.memory_budget_bytes;
   const uint64_t own = info.loaded ? info.stage.kv_bytes : 0;  // would be given back by a new load
-  return (info.memory_available_bytes + own) / std::max(workers_of_host, 1);
+  // A stage that may be divided has the host's memory, too.
+  const uint64_t host = entry.gpu_layers ? info.host_memory_available_bytes : 0;
+  return (info.memory_available_bytes + host + own) / std::max(workers_of_host, 1);
 }
 
 // Links among the coordinator and these workers: those of the topology, else what was measured;

@@ -30,6 +30,13 @@ absl::Status FirstError(const std::vector<absl::Status>& statuses) {
   return failed != statuses.end() ? *failed : absl::OkStatus();
 }
 
+// How many of these layers don't go to the worker's device.
+int32_t HostLayers(const WorkerEntry& entry, engine::LayerRange layers) {
+  if (!entry.gpu_layers) return 0;
+  if (*entry.gpu_layers == WorkerEntry::kGpuLayersThatFit) return engine::StageSpec::kAsFewAsFit;
+  return std::max(0, layers.size() - *entry.gpu_layers);
+}
+
 }  // namespace
 
 Recovery::Recovery(const RecoveryOptions& options, WorkerRegistry* registry, Pipeline* pipeline,
@@ -274,6 +281,7 @@ absl::Status Recovery::Load(const std::vector<Placement>& placement, size_t stag
                             wire::Measure measure) {
   const Placement& here = placement[stage];
   ASSIGN_OR_RETURN(wire::LoadRequest request, placer_->MakeLoadRequest(here.layers));
+  request.spec.host_layers = HostLayers(registry_->entry(here.worker), here.layers);
   request.epoch = snapshot().epoch + 1;
   request.measure = measure;
   if (stage + 1 < placement.size())

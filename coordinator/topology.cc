@@ -103,6 +103,21 @@ absl::Status ReadLayers(const YamlValue& value, WorkerEntry* to) {
                                  engine::Named(text)));
 }
 
+absl::Status ReadGpuLayers(const YamlValue& value, WorkerEntry* to) {
+  ASSIGN_OR_RETURN(const std::string text, value.String());
+  if (text == "auto") {
+    to->gpu_layers = WorkerEntry::kGpuLayersThatFit;
+    return absl::OkStatus();
+  }
+  const auto count = engine::ParseInteger(text);
+  if (!count.ok() || *count < 0 || *count > 100000) {
+    return value.Error(
+        fmt::format("got {}, expected auto or a number of layers", engine::Named(text)));
+  }
+  to->gpu_layers = static_cast<int32_t>(*count);
+  return absl::OkStatus();
+}
+
 absl::Status ReadName(const YamlValue& value, WorkerEntry* to) {
   ASSIGN_OR_RETURN(to->name, value.String());
   const auto plain = [](char c) {
@@ -131,6 +146,7 @@ constexpr YamlField<WorkerEntry> kWorkerFields[] = {
     {"memory", ReadBytes<&WorkerEntry::memory_bytes>},
     {"threads", ReadInt<&WorkerEntry::threads, 0, 4096>},
     {"device", ReadString<&WorkerEntry::device>},
+    {"gpu_layers", ReadGpuLayers},
     {"models", ReadString<&WorkerEntry::models>},
     {"launch", ReadLaunch},
     {"tls", ReadString<&WorkerEntry::tls>},

@@ -27,6 +27,8 @@ struct WorkerEntry {
   uint64_t memory_bytes = 0;                 // budget; 0: what the host has free
   int32_t threads = 0;                       // 0: all
   std::string device = "auto";
+  std::optional<int32_t> gpu_layers;  // at most so many of its layers on the device; absent: all
+  static constexpr int32_t kGpuLayersThatFit = -1;
   std::string models;           // folder on that host; empty: where the model lies
   std::string launch = "none";  // local | none | ssh://user@host
   std::string tls;              // folder of its certificate there; empty: the topology's files

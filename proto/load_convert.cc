@@ -36,6 +36,7 @@ absl::Status CheckNumbers(const v1::LoadStageRequest& message) {
       {"num_kv_blocks", message.num_kv_blocks(), 1, kMost / engine::kKvBlockPositions},
       {"max_rows", message.max_rows(), 1, 1 << 20},
       {"kv_type", message.kv_type(), 0, v1::KV_TYPE_Q8_0},
+      {"host_layers", message.host_layers(), engine::StageSpec::kAsFewAsFit, kMost},
       {"measure", message.measure(), 0, v1::MEASURE_TOGETHER},
   };
   for (const IntegerField& field : fields) RETURN_IF_ERROR(CheckRange(field));
@@ -109,6 +110,7 @@ void SpecToProto(const engine::StageSpec& spec, v1::LoadStageRequest* message) {
   message->set_num_kv_blocks(spec.num_kv_blocks);
   message->set_max_rows(spec.max_rows);
   message->set_kv_type(static_cast<v1::KvType>(spec.kv_type));
+  message->set_host_layers(spec.host_layers);
 }
 
 void ToProto(const LoadRequest& request, v1::LoadStageRequest* message) {
@@ -143,6 +145,7 @@ absl::StatusOr<LoadRequest> FromProto(const v1::LoadStageRequest& message) {
   spec.num_kv_blocks = message.num_kv_blocks();
   spec.max_rows = message.max_rows();
   spec.kv_type = static_cast<engine::KvType>(message.kv_type());
+  spec.host_layers = message.host_layers();
   for (const v1::Part& part : message.parts()) {
     if (!IsFileName(part.file_name())) {
       return InvalidArgument(
@@ -221,6 +224,7 @@ void ToProto(const WorkerInfo& info, v1::WorkerInfo* message) {
     entry->set_bytes(file.bytes);
   }
   message->set_clock_unix_ms(info.clock_unix_ms);
+  message->set_host_memory_available_bytes(info.host_memory_available_bytes);
 }
 
 WorkerInfo FromProto(const v1::WorkerInfo& message) {
@@ -244,7 +248,8 @@ WorkerInfo FromProto(const v1::WorkerInfo& message) {
           .epoch = message.epoch(),
           .weight_bytes_received = message.weight_bytes_received(),
           .files = std::move(files),
-          .clock_unix_ms = message.clock_unix_ms()};
+          .clock_unix_ms = message.clock_unix_ms(),
+          .host_memory_available_bytes = message.host_memory_available_bytes()};
 }
 
 void ToProto(const KvFileRequest& request, v1::KvFileRequest* message) {

@@ -68,17 +68,18 @@ struct WorkerInfo {
   std::string device;
   std::string backend;
   int32_t threads = 0;
-  uint64_t memory_total_bytes = 0;
+  uint64_t memory_total_bytes = 0;  // of the device, where it has its own
   uint64_t memory_available_bytes = 0;
   uint64_t memory_budget_bytes = 0;  // 0: none given
   uint64_t rss_bytes = 0;
-  std::string host_id;
+  std::string host_id;  // of what shares that memory
   bool loaded = false;
   LoadedStage stage;
   uint64_t epoch = 0;  // the newest that the worker has heard of
   uint64_t weight_bytes_received = 0;
   std::vector<engine::PartFile> files = {};  // GGUF files of its models folder; empty: not known
   int64_t clock_unix_ms = 0;                 // there, as it answered; 0: not said
+  uint64_t host_memory_available_bytes = 0;  // where the memory above is a device's own
 };
 
 struct LoadRequest {

@@ -1,8 +1,10 @@
 #include "worker/engine_stage.h"
 
+#include <spdlog/spdlog.h>
+
 #include <utility>
 
-#include "engine/runtime/stage.h"
+#include "engine/runtime/divided_stage.h"
 #include "worker/bus_error.h"
 #include "worker/part_watch.h"
 
@@ -11,7 +13,8 @@ namespace {
 
 class EngineStageRunner : public StageRunner {
  public:
-  EngineStageRunner(std::unique_ptr<engine::Stage> stage, PartWatch parts, uint64_t bus_errors)
+  EngineStageRunner(std::unique_ptr<engine::DividedStage> stage, PartWatch parts,
+                    uint64_t bus_errors)
       : stage_(std::move(stage)), parts_(std::move(parts)), bus_errors_(bus_errors) {}
 
   bool first() const override { return stage_->first(); }
@@ -21,6 +24,7 @@ class EngineStageRunner : public StageRunner {
   uint64_t weights_bytes() const override { return stage_->weights_bytes(); }
   uint64_t kv_bytes() const override { return stage_->kv_bytes(); }
   std::vector<std::string> warnings() const override { return stage_->warnings(); }
+  int32_t num_host_layers() const override { return stage_->num_host_layers(); }
   absl::Status Run(const engine::MicroBatch& batch, const engine::HiddenStates* input,
                    engine::StageOutput* output) override {
     RETURN_IF_ERROR(stage_->Run(batch, input, output));
@@ -44,7 +48,7 @@ class EngineStageRunner : public StageRunner {
   }
 
  private:
-  const std::unique_ptr<engine::Stage> stage_;
+  const std::unique_ptr<engine::DividedStage> stage_;
   const PartWatch parts_;
   const uint64_t bus_errors_;  // before the stage was loaded
 };
@@ -75,7 +79,19 @@ absl::StatusOr<std::unique_ptr<StageRunner>> EngineStageLoader::Load(
       wanted = wanted && progress(done, total);
     };
   }
-  ASSIGN_OR_RETURN(auto stage, engine::Stage::Load(spec, options, backend_.get()));
+  const bool divides = backend_->device_memory().has_value() && spec.host_layers != 0;
+  if (divides && host_ == nullptr) {
+    ASSIGN_OR_RETURN(host_, engine::MakeBackend({.device = "cpu", .threads = options_.threads}));
+  }
+  // Without a device, all layers are on the host and there is nothing to divide.
+  engine::StageSpec undivided = spec;
+  undivided.host_layers = 0;
+  ASSIGN_OR_RETURN(auto stage, engine::DividedStage::Load(divides ? spec : undivided, options,
+                                                          backend_.get(), host_.get()));
+  if (divides) {
+    spdlog::info("{} of {} layers stay on the host, the others are on {}", stage->num_host_layers(),
+                 spec.layers.size(), device());
+  }
   if (!wanted) return Cancelled("loading was given up");
   auto runner = std::make_unique<EngineStageRunner>(std::move(stage), std::move(parts), bus_errors);
   RETURN_IF_ERROR(runner->CheckMappings());

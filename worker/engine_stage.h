@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,9 @@ class EngineStageLoader : public StageLoader {
   // InvalidArgument names an unknown device or instruction set.
   static absl::StatusOr<std::unique_ptr<EngineStageLoader>> Make(EngineStageOptions options);
 
+  std::optional<engine::DeviceMemory> device_memory() const override {
+    return backend_->device_memory();
+  }
   std::string device() const override { return std::string(backend_->device()); }
   std::string backend() const override { return std::string(backend_->name()); }
   int threads() const override { return options_.threads; }
@@ -54,6 +58,7 @@ class EngineStageLoader : public StageLoader {
   const EngineStageOptions options_;
   const std::unique_ptr<engine::Backend> backend_;
   const ModelsFolder folder_;
+  std::unique_ptr<engine::Backend> host_;  // for layers that don't go to the device; made for them
   PartStore store_;
 };
 

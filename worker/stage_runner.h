@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "engine/arch/layer_range.h"
 #include "engine/arch/stage_spec.h"
+#include "engine/backend/backend.h"
 #include "engine/base/status.h"
 #include "engine/runtime/micro_batch.h"
 #include "engine/runtime/stage.h"
@@ -31,6 +33,8 @@ class StageRunner {
   virtual uint64_t weights_bytes() const = 0;
   virtual uint64_t kv_bytes() const = 0;
   virtual std::vector<std::string> warnings() const = 0;
+  // Of the first layers, those that a device left to the host.
+  virtual int32_t num_host_layers() const { return 0; }
 
   // As engine::Stage::Run.
   virtual absl::Status Run(const engine::MicroBatch& batch, const engine::HiddenStates* input,
@@ -61,6 +65,8 @@ class StageLoader {
   virtual int threads() const = 0;
   virtual uint64_t weight_bytes_received()
       const = 0;  // over the network, since the process started
+  // None where stages are in the host's memory.
+  virtual std::optional<engine::DeviceMemory> device_memory() const { return std::nullopt; }
   // GGUF files that stages can be loaded from; empty: not known.
   virtual std::vector<engine::PartFile> files() const { return {}; }
 

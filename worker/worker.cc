@@ -97,26 +97,29 @@ Worker::~Worker() {
 }
 
 wire::WorkerInfo Worker::Info() const {
-  const MemoryInfo memory = HostMemory();
-  wire::WorkerInfo info{.name = options_.name,
-                        .build = std::string(wire::BuildId()),
-                        .protocol_version = wire::kProtocolVersion,
-                        .instance_id = instance_id_,
-                        .pid = getpid(),
-                        .device = loader_->device(),
-                        .backend = loader_->backend(),
-                        .threads = loader_->threads(),
-                        .memory_total_bytes = memory.total_bytes,
-                        .memory_available_bytes = memory.available_bytes,
-                        .memory_budget_bytes = options_.memory_budget_bytes,
-                        .rss_bytes = ResidentBytes(),
-                        .host_id = host_id_,
-                        .loaded = false,
-                        .stage = {},
-                        .epoch = 0,
-                        .weight_bytes_received = loader_->weight_bytes_received(),
-                        .files = loader_->files(),
-                        .clock_unix_ms = absl::ToUnixMillis(absl::Now())};
+  const MemoryInfo host = HostMemory();
+  const std::optional<engine::DeviceMemory> device = loader_->device_memory();
+  wire::WorkerInfo info{
+      .name = options_.name,
+      .build = std::string(wire::BuildId()),
+      .protocol_version = wire::kProtocolVersion,
+      .instance_id = instance_id_,
+      .pid = getpid(),
+      .device = loader_->device(),
+      .backend = loader_->backend(),
+      .threads = loader_->threads(),
+      .memory_total_bytes = device ? device->total_bytes : host.total_bytes,
+      .memory_available_bytes = device ? device->free_bytes : host.available_bytes,
+      .memory_budget_bytes = options_.memory_budget_bytes,
+      .rss_bytes = ResidentBytes(),
+      .host_id = device ? host_id_ + '/' + device->device_id : host_id_,
+      .loaded = false,
+      .stage = {},
+      .epoch = 0,
+      .weight_bytes_received = loader_->weight_bytes_received(),
+      .files = loader_->files(),
+      .clock_unix_ms = absl::ToUnixMillis(absl::Now()),
+      .host_memory_available_bytes = device ? host.available_bytes : 0};
   const std::lock_guard lock(mutex_);
   info.epoch = epoch_;
   if (unit_ != nullptr) {
@@ -153,8 +156,9 @@ absl::StatusOr<wire::LoadedStage> Worker::Load(const wire::LoadRequest& request,
                          .spec_hash = spec_hash};
     unit->runner = *std::move(runner);
     const std::string device = loader_->device();
-    unit->kv_form = fmt::format("{} kv-type {}", device.substr(0, device.find(':')),
-                                static_cast<int>(request.spec.kv_type));
+    unit->kv_form =
+        fmt::format("{} host-layers {} kv-type {}", device.substr(0, device.find(':')),
+                    unit->runner->num_host_layers(), static_cast<int>(request.spec.kv_type));
     busy_us_ = 0;
     steps_ = 0;
     spdlog::info("loaded layers {}-{}: {} bytes of weights, {} of KV cache",
@@ -318,12 +322,14 @@ uint64_t Worker::current_attachment() const {
 }
 
 void Worker::Heartbeat(uint64_t attachment, uint64_t sequence) {
-  const wire::WorkerHeartbeat answer{.sequence = sequence,
-                                     .rss_bytes = ResidentBytes(),
-                                     .memory_available_bytes = HostMemory().available_bytes,
-                                     .queued = static_cast<int32_t>(queue_.size()),
-                                     .busy_us = busy_us_,
-                                     .steps = steps_};
+  const std::optional<engine::DeviceMemory> device = loader_->device_memory();
+  const wire::WorkerHeartbeat answer{
+      .sequence = sequence,
+      .rss_bytes = ResidentBytes(),
+      .memory_available_bytes = device ? device->free_bytes : HostMemory().available_bytes,
+      .queued = static_cast<int32_t>(queue_.size()),
+      .busy_us = busy_us_,
+      .steps = steps_};
   const std::lock_guard lock(sink_mutex_);
   if (attachment_ == nullptr || attachment_->id != attachment) return;
   attachment_->heard = Clock::now();

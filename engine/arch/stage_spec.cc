@@ -1,9 +1,10 @@
 #include "engine/arch/stage_spec.h"
 
+#include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "engine/arch/fingerprint.h"
-#include "engine/arch/tensor_table.h"
 #include "engine/gguf/gguf_writer.h"
 
 namespace baton::engine {
@@ -44,6 +45,16 @@ absl::Status CheckSizes(const HyperParams& h, int32_t context_length, int32_t nu
   return absl::OkStatus();
 }
 
+// A tied embedding is found in two roles and placed once.
+std::vector<TensorPlacement> PlacementsOf(const std::vector<FoundTensor>& found) {
+  std::vector<TensorPlacement> placements;
+  std::unordered_set<const TensorInfo*> placed;
+  for (const FoundTensor& tensor : found) {
+    if (placed.insert(tensor.info).second) placements.push_back(PlacementOf(*tensor.info));
+  }
+  return placements;
+}
+
 }  // namespace
 
 absl::StatusOr<StageSpec> MakeStageSpec(const GgufModel& model, const HyperParams& hyperparams,
@@ -64,11 +75,59 @@ absl::StatusOr<StageSpec> MakeStageSpec(const GgufModel& model, const HyperParam
   spec.kv_type = kv_type;
   for (const GgufModel::Part& part : model.parts())
     spec.parts.push_back({part.file_name, part.bytes});
-  std::unordered_set<const TensorInfo*> placed;  // a tied embedding is found in two roles
-  for (const FoundTensor& tensor : found) {
-    if (placed.insert(tensor.info).second) spec.tensors.push_back(PlacementOf(*tensor.info));
-  }
+  spec.tensors = PlacementsOf(found);
   return spec;
+}
+
+absl::StatusOr<HyperParams> HyperParamsOf(const StageSpec& spec) {
+  ASSIGN_OR_RETURN(const GgufHeader header,
+                   ParseGgufHeader(spec.model_header, spec.model_header.size(), "model header"));
+  return ParseHyperParams(header.metadata);
+}
+
+std::vector<TensorInfo> TensorInfosOf(const StageSpec& spec) {
+  std::vector<TensorInfo> infos;
+  infos.reserve(spec.tensors.size());
+  for (const TensorPlacement& tensor : spec.tensors) {
+    TensorInfo info{.name = tensor.name,
+                    .num_dims = static_cast<int>(tensor.ne.size()),
+                    .type = tensor.type,
+                    .part = tensor.part,
+                    .file_offset = tensor.file_offset,
+                    .bytes = tensor.bytes};
+    std::copy(tensor.ne.begin(), tensor.ne.end(), info.ne.begin());
+    infos.push_back(info);
+  }
+  return infos;
+}
+
+absl::StatusOr<std::vector<FoundTensor>> FindSpecTensors(const HyperParams& hyperparams,
+                                                         LayerRange layers,
+                                                         std::span<const TensorInfo> infos) {
+  std::unordered_map<std::string_view, const TensorInfo*> by_name;
+  for (const TensorInfo& info : infos) {
+    if (!by_name.emplace(info.name, &info).second)
+      return InvalidArgument("{}: twice in the stage's list", info.name);
+  }
+  const auto find = [&by_name](std::string_view name) {
+    const auto it = by_name.find(name);
+    return it == by_name.end() ? nullptr : it->second;
+  };
+  return FindStageTensors(hyperparams, layers, find, "the stage's list");
+}
+
+absl::StatusOr<StageSpec> NarrowSpec(const StageSpec& spec, LayerRange layers) {
+  if (layers.begin < spec.layers.begin || layers.end > spec.layers.end) {
+    return InvalidArgument("layers [{}, {}): expected a range within [{}, {})", layers.begin,
+                           layers.end, spec.layers.begin, spec.layers.end);
+  }
+  ASSIGN_OR_RETURN(const HyperParams hyperparams, HyperParamsOf(spec));
+  const std::vector<TensorInfo> infos = TensorInfosOf(spec);
+  ASSIGN_OR_RETURN(const auto found, FindSpecTensors(hyperparams, layers, infos));
+  StageSpec narrow = spec;
+  narrow.layers = layers;
+  narrow.tensors = PlacementsOf(found);
+  return narrow;
 }
 
 }  // namespace baton::engine

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "engine/arch/hyperparams.h"
 #include "engine/arch/layer_range.h"
+#include "engine/arch/tensor_table.h"
 #include "engine/base/status.h"
 #include "engine/gguf/gguf_file.h"
 #include "engine/tensor/operation_params.h"
@@ -41,11 +43,26 @@ struct StageSpec {
   int32_t num_kv_blocks = 0;
   int32_t max_rows = 0;  // of a micro-batch
   KvType kv_type = KvType::kF16;
+  // How many of the first layers stay on the host where the worker computes on a device of its own;
+  // kAsFewAsFit: those for which the device has no room.
+  int32_t host_layers = 0;
+  static constexpr int32_t kAsFewAsFit = -1;
 };
 
 // The spec of one stage of an open model, from headers alone.
 absl::StatusOr<StageSpec> MakeStageSpec(const GgufModel& model, const HyperParams& hyperparams,
                                         LayerRange layers, int32_t context_length,
                                         int32_t num_kv_blocks, int32_t max_rows, KvType kv_type);
+
+// What a spec says of itself.
+absl::StatusOr<HyperParams> HyperParamsOf(const StageSpec& spec);
+// Its tensors as a reader would have found them; names are views into the spec.
+std::vector<TensorInfo> TensorInfosOf(const StageSpec& spec);
+// … each in its role; views into `infos`, which are those of the spec.
+absl::StatusOr<std::vector<FoundTensor>> FindSpecTensors(const HyperParams& hyperparams,
+                                                         LayerRange layers,
+                                                         std::span<const TensorInfo> infos);
+// The part of a stage that has only these of its layers.
+absl::StatusOr<StageSpec> NarrowSpec(const StageSpec& spec, LayerRange layers);
 
 }  // namespace baton::engine

@@ -11,7 +11,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -127,11 +129,21 @@ struct MemoryNeed {
   uint64_t largest_activations = 0;
 };
 
+// Memory that is a device's own.
+struct DeviceMemory {
+  uint64_t total_bytes = 0;
+  uint64_t free_bytes = 0;
+  std::string device_id;  // the same for all processes that use it
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;    // "cpu (avx2, 2 threads)", for people
   virtual std::string_view device() const = 0;  // "cpu", "cuda:0"
+
+  // None where the backend computes in the host's memory. Any thread.
+  virtual std::optional<DeviceMemory> device_memory() const { return std::nullopt; }
 
   // Whether there is room for a stage, before anything is allocated; sets its own scratch aside.
   // ResourceExhausted says with a table what it takes and what is there. On CPU the system decides.

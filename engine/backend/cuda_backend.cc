@@ -107,6 +107,16 @@ absl::Status CudaBackend::Sync() {
 
 // ---- memory and weights -------------------------------------------------------------------------
 
+std::optional<DeviceMemory> CudaBackend::device_memory() const {
+  DeviceMemory memory{.device_id = info_.uuid};
+  // Of the calling thread, which need not be the one that computes.
+  if (cuda_.make_current(index_) != kernels::kCudaOk ||
+      cuda_.memory_info(&memory.free_bytes, &memory.total_bytes) != kernels::kCudaOk) {
+    memory.total_bytes = info_.memory_bytes;  // and nothing free: the next operation says why
+  }
+  return memory;
+}
+
 absl::Status CudaBackend::Plan(const MemoryNeed& need) {
   Ready();
   uint64_t free_bytes = 0, total_bytes = 0;

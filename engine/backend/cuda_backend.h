@@ -23,6 +23,7 @@ class CudaBackend final : public Backend {
   std::string_view name() const override { return name_; }
   std::string_view device() const override { return device_; }
 
+  std::optional<DeviceMemory> device_memory() const override;
   absl::Status Plan(const MemoryNeed& need) override;
   absl::StatusOr<std::unique_ptr<DeviceBuffer>> Allocate(size_t bytes) override;
   absl::StatusOr<Weight> Prepare(const TensorView& tensor) override;

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
-#include <unordered_map>
 
 #include "engine/arch/cost.h"
 #include "engine/arch/tensor_table.h"
@@ -21,49 +20,11 @@
 namespace baton::engine {
 namespace {
 
-absl::StatusOr<HyperParams> ReadHyperParams(const StageSpec& spec) {
-  ASSIGN_OR_RETURN(const GgufHeader header,
-                   ParseGgufHeader(spec.model_header, spec.model_header.size(), "model header"));
-  return ParseHyperParams(header.metadata);
-}
-
 absl::Status CheckSizes(const StageSpec& spec) {
   if (spec.context_length > 0 && spec.num_kv_blocks > 0 && spec.max_rows > 0)
     return absl::OkStatus();
   return InvalidArgument("stage: context {}, {} KV blocks, {} rows, expected all above 0",
                          spec.context_length, spec.num_kv_blocks, spec.max_rows);
-}
-
-// The spec's tensors as a reader would have found them; names are views into the spec.
-std::vector<TensorInfo> InfosOf(const StageSpec& spec) {
-  std::vector<TensorInfo> infos;
-  infos.reserve(spec.tensors.size());
-  for (const TensorPlacement& tensor : spec.tensors) {
-    TensorInfo info{.name = tensor.name,
-                    .num_dims = static_cast<int>(tensor.ne.size()),
-                    .type = tensor.type,
-                    .part = tensor.part,
-                    .file_offset = tensor.file_offset,
-                    .bytes = tensor.bytes};
-    std::copy(tensor.ne.begin(), tensor.ne.end(), info.ne.begin());
-    infos.push_back(info);
-  }
-  return infos;
-}
-
-absl::StatusOr<std::vector<FoundTensor>> FindTensors(const HyperParams& hyperparams,
-                                                     const StageSpec& spec,
-                                                     const std::vector<TensorInfo>& infos) {
-  std::unordered_map<std::string_view, const TensorInfo*> by_name;
-  for (const TensorInfo& info : infos) {
-    if (!by_name.emplace(info.name, &info).second)
-      return InvalidArgument("{}: twice in the stage's list", info.name);
-  }
-  const auto find = [&by_name](std::string_view name) {
-    const auto it = by_name.find(name);
-    return it == by_name.end() ? nullptr : it->second;
-  };
-  return FindStageTensors(hyperparams, spec.layers, find, "the stage's list");
 }
 
 absl::StatusOr<std::vector<float>> ReadFactors(const TensorInfo& info, const MappedParts& parts) {
@@ -113,7 +74,7 @@ std::optional<std::string> LockTensors(const StageSpec& spec, const MappedParts&
 absl::StatusOr<StageMemory> Stage::MemoryOf(const StageSpec& spec) {
   RETURN_IF_ERROR(CheckSizes(spec));
   RETURN_IF_ERROR(CheckPlacements(spec));
-  ASSIGN_OR_RETURN(const HyperParams hyperparams, ReadHyperParams(spec));
+  ASSIGN_OR_RETURN(const HyperParams hyperparams, HyperParamsOf(spec));
   StageMemory memory{.weights_bytes = BytesOf(spec),
                      .scratch_bytes = ScratchBytes(hyperparams, spec.layers, spec.max_rows)};
   const uint64_t positions = uint64_t{kKvBlockPositions} * spec.num_kv_blocks;
@@ -162,9 +123,10 @@ struct Stage::Impl {
 absl::Status Stage::Impl::Load(const LoadOptions& options) {
   RETURN_IF_ERROR(CheckSizes(spec));
   RETURN_IF_ERROR(CheckPlacements(spec));
-  ASSIGN_OR_RETURN(hyperparams, ReadHyperParams(spec));
-  const std::vector<TensorInfo> infos = InfosOf(spec);
-  ASSIGN_OR_RETURN(const std::vector<FoundTensor> tensors, FindTensors(hyperparams, spec, infos));
+  ASSIGN_OR_RETURN(hyperparams, HyperParamsOf(spec));
+  const std::vector<TensorInfo> infos = TensorInfosOf(spec);
+  ASSIGN_OR_RETURN(const std::vector<FoundTensor> tensors,
+                   FindSpecTensors(hyperparams, spec.layers, infos));
   ASSIGN_OR_RETURN(parts, MappedParts::Open(spec, options.models_dir));
   if (options.mlock) {
     if (auto warning = LockTensors(spec, parts)) warnings.push_back(*std::move(warning));

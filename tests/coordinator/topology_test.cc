@@ -23,6 +23,7 @@ workers:
     memory: 4GiB
     threads: 1
     device: cpu
+    gpu_layers: 12
     models: ./parts
     launch: local
   - {name: right, address: "[::1]:7072", layers: 15-29, launch: "ssh://me@host"}
@@ -49,6 +50,7 @@ TEST(TopologyTest, ReadsEveryKey) {
   ASSERT_EQ(topology->workers.size(), 2u);
   EXPECT_EQ(topology->workers[0].layers, (engine::LayerRange{0, 15}));
   EXPECT_EQ(topology->workers[0].memory_bytes, uint64_t{4} << 30);
+  EXPECT_EQ(topology->workers[0].gpu_layers, 12);
   EXPECT_EQ(topology->workers[0].models, "/etc/baton/parts");
   EXPECT_EQ(topology->workers[0].line, 11);
   EXPECT_EQ(topology->workers[1].launch, "ssh://me@host");
