@@ -10,7 +10,7 @@
 namespace baton::engine {
 namespace {
 
-constexpr int kSpins = 2000;  // some tens of microseconds, about what waking a thread costs
+constexpr int kMostSpins = 8000, kFewestSpins = 64;  // 8000: a tenth of a millisecond
 
 void Pause() {
 #if defined(__x86_64__)
@@ -18,17 +18,6 @@ void Pause() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
-}
-
-// Returns when value is no longer `old`: spins, then sleeps.
-int AwaitChange(const std::atomic<int>& value, int old) {
-  for (int i = 0; i < kSpins; ++i) {
-    const int now = value.load(std::memory_order_acquire);
-    if (now != old) return now;
-    Pause();
-  }
-  value.wait(old, std::memory_order_acquire);
-  return value.load(std::memory_order_acquire);
 }
 
 // CPUs of a limit of quota microseconds each period, or 0 for none.
@@ -75,6 +64,22 @@ int AvailableCpus() {
   return std::max(cpus, 1);
 }
 
+ThreadPool::Waiter::Waiter() : spins_(kMostSpins) {}
+
+int ThreadPool::Waiter::AwaitChange(const std::atomic<int>& value, int old) {
+  for (int i = 0; i < spins_; ++i) {
+    const int now = value.load(std::memory_order_acquire);
+    if (now != old) {
+      spins_ = std::min(spins_ + spins_ / 8, kMostSpins);
+      return now;
+    }
+    Pause();
+  }
+  spins_ = std::max(spins_ / 2, kFewestSpins);
+  value.wait(old, std::memory_order_acquire);
+  return value.load(std::memory_order_acquire);
+}
+
 ThreadPool::ThreadPool(int threads) {
   for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { Work(i); });
 }
@@ -87,8 +92,9 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::Work(int thread) {
+  Waiter waiter;
   for (int seen = 0;;) {
-    seen = AwaitChange(generation_, seen);
+    seen = waiter.AwaitChange(generation_, seen);
     if (stop_) return;
     call_(task_, thread);
     if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_one();
@@ -104,7 +110,8 @@ void ThreadPool::RunErased(Call call, const void* task) {
     generation_.notify_all();
   }
   call(task, 0);
-  for (int left = running_.load(std::memory_order_acquire); left != 0;) left = AwaitChange(running_, left);
+  for (int left = running_.load(std::memory_order_acquire); left != 0;)
+    left = waiter_.AwaitChange(running_, left);
 }
 
 }  // namespace baton::engine

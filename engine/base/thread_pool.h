@@ -1,7 +1,8 @@
 // Threads that run one task together, each its own fixed share of the outputs.
 //
-// Owner: a backend. One thread calls Run and takes part as thread 0. Between tasks the others spin for some
-// microseconds, since the next task is mostly close, and then park, so that a waiting pool costs its neighbours nothing.
+// Owner: a backend. One thread calls Run and takes part as thread 0. Between tasks the others spin,
+// since the next task is mostly close, and then park, so that a waiting pool costs its neighbours
+// nothing.
 #pragma once
 
 #include <atomic>
@@ -29,6 +30,19 @@ class ThreadPool {
   }
 
  private:
+  // A thread's patience: it spins for as long as that has mostly ended its waits of late. Beside a
+  // busy process it has not, since the thread waited for has lost its CPU; who spins all the same
+  // spends the share of time by which it would be let in at once when it wakes.
+  class Waiter {
+   public:
+    Waiter();
+    // Returns when value is no longer `old`: spins, then sleeps.
+    int AwaitChange(const std::atomic<int>& value, int old);
+
+   private:
+    int spins_;
+  };
+
   using Call = void (*)(const void* task, int thread);
   void RunErased(Call call, const void* task);
   void Work(int thread);
@@ -39,6 +53,7 @@ class ThreadPool {
   bool stop_ = false;
   std::atomic<int> generation_ = 0;  // of tasks
   std::atomic<int> running_ = 0;     // workers that have not finished the task
+  Waiter waiter_;                    // of the thread that calls Run
 };
 
 // The part of [0, count) that falls to `part` of `parts`, in units of `unit`.
