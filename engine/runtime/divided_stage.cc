@@ -17,6 +17,12 @@ uint64_t BytesOf(const StageSpec& spec) {
 absl::StatusOr<std::unique_ptr<DividedStage>> DividedStage::Load(const StageSpec& spec,
                                                                  const LoadOptions& options,
                                                                  Backend* device, Backend* host) {
+  std::unique_ptr<DividedStage> stage(new DividedStage);
+  if (spec.host_layers == 0 || spec.layers.size() <= 0) {  // no layers: refused there
+    ASSIGN_OR_RETURN(auto whole, Stage::Load(spec, options, device));
+    stage->parts_.push_back(std::move(whole));
+    return stage;
+  }
   const int32_t end = spec.layers.end;
   const bool as_few_as_fit = spec.host_layers == StageSpec::kAsFewAsFit;
   uint64_t done_before = 0;
@@ -29,12 +35,11 @@ absl::StatusOr<std::unique_ptr<DividedStage>> DividedStage::Load(const StageSpec
         options.progress(std::min(done_before + done, BytesOf(spec)), BytesOf(spec));
       };
     }
-    ASSIGN_OR_RETURN(auto stage, Stage::Load(narrow, part, backend));
+    ASSIGN_OR_RETURN(auto loaded, Stage::Load(narrow, part, backend));
     done_before += BytesOf(narrow);
-    return stage;
+    return loaded;
   };
 
-  std::unique_ptr<DividedStage> stage(new DividedStage);
   int32_t begin = spec.layers.begin + std::clamp(spec.host_layers, 0, spec.layers.size());
   for (; begin < end; ++begin) {
     absl::StatusOr<std::unique_ptr<Stage>> part = load({begin, end}, device);
