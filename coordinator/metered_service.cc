@@ -118,6 +118,22 @@ const StageRow kStageRows[] = {
      [](const StageStats&, const WorkerSnapshot& w) {
        return double(w.info.weight_bytes_received);
      }},
+    {"baton_worker_page_faults_total", MetricType::Counter,
+     "Pages that had to come from the disk while the worker waited.",
+     [](const StageStats&, const WorkerSnapshot& w) { return double(w.beat.major_faults); }},
+    {"baton_worker_mapped_resident_bytes", MetricType::Gauge,
+     "Resident bytes of mapped files: weights that were touched and are still in memory.",
+     [](const StageStats&, const WorkerSnapshot& w) {
+       return double(w.beat.mapped_resident_bytes);
+     }},
+    {"baton_stage_weight_bytes_total", MetricType::Counter,
+     "Quantized weight bytes that micro-batches went through; of experts all are counted.",
+     [](const StageStats& s, const WorkerSnapshot& w) {
+       return double(s.steps) * double(w.weights_bytes);
+     }},
+    {"baton_link_bytes_total", MetricType::Counter,
+     "Bytes of hidden states that went to the next worker.",
+     [](const StageStats&, const WorkerSnapshot& w) { return double(w.beat.sent_bytes); }},
     {"baton_worker_round_trip_seconds", MetricType::Gauge, "Round trip of the last heartbeat.",
      [](const StageStats&, const WorkerSnapshot& w) {
        return absl::ToDoubleSeconds(w.round_trip);

@@ -215,6 +215,7 @@ void WorkerRegistry::OnHeartbeat(size_t index, const wire::WorkerHeartbeat& hear
   const std::lock_guard lock(mutex_);
   Worker& worker = *workers_[index];
   worker.last_seen = absl::Now();
+  worker.seen.beat = heartbeat;
   worker.seen.info.rss_bytes = heartbeat.rss_bytes;
   worker.seen.info.memory_available_bytes = heartbeat.memory_available_bytes;
   if (heartbeat.sequence == worker.beat)

@@ -31,9 +31,10 @@ struct WorkerSnapshot {
   std::string address;
   bool spare = false;
   WorkerState state = WorkerState::kJoining;
-  std::string reason;         // why it is lost
-  wire::WorkerInfo info;      // pid 0 while it is down
-  engine::LayerRange layers;  // its stage; empty: none
+  std::string reason;          // why it is lost
+  wire::WorkerInfo info;       // pid 0 while it is down
+  wire::WorkerHeartbeat beat;  // the last
+  engine::LayerRange layers;   // its stage; empty: none
   uint64_t weights_bytes = 0;
   uint64_t kv_bytes = 0;
   double load_progress = 0;  // 0 … 1

@@ -191,6 +191,9 @@ void ToProto(const WorkerHeartbeat& event, v1::WorkerMessage::Heartbeat* message
   message->set_queued(event.queued);
   message->set_busy_us(event.busy_us);
   message->set_steps(event.steps);
+  message->set_major_faults(event.major_faults);
+  message->set_mapped_resident_bytes(event.mapped_resident_bytes);
+  message->set_sent_bytes(event.sent_bytes);
 }
 
 WorkerHeartbeat FromProto(const v1::WorkerMessage::Heartbeat& message) {
@@ -199,7 +202,10 @@ WorkerHeartbeat FromProto(const v1::WorkerMessage::Heartbeat& message) {
           .memory_available_bytes = message.memory_available_bytes(),
           .queued = message.queued(),
           .busy_us = message.busy_us(),
-          .steps = message.steps()};
+          .steps = message.steps(),
+          .major_faults = message.major_faults(),
+          .mapped_resident_bytes = message.mapped_resident_bytes(),
+          .sent_bytes = message.sent_bytes()};
 }
 
 std::vector<v1::WorkerMessage> ToProto(const StepResult& event) {

@@ -129,6 +129,9 @@ struct WorkerHeartbeat {
   int32_t queued = 0;
   uint64_t busy_us = 0;
   uint64_t steps = 0;
+  uint64_t major_faults = 0;           // of the process: pages that had to come from the disk
+  uint64_t mapped_resident_bytes = 0;  // of files: weights that were touched and are still there
+  uint64_t sent_bytes = 0;             // of hidden states to the next worker
 };
 struct LinkClosed {  // last event of a link
   absl::Status status;

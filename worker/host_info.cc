@@ -1,6 +1,7 @@
 #include "worker/host_info.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -112,12 +113,19 @@ MemoryInfo HostMemory() {
   return memory;
 }
 
-uint64_t ResidentBytes() {
+ProcessMemory OwnMemory() {
   std::istringstream statm(ReadFile("/proc/self/statm").value_or(""));
-  uint64_t size_pages = 0, resident_pages = 0;
-  statm >> size_pages >> resident_pages;
-  return resident_pages * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+  uint64_t size_pages = 0, resident_pages = 0, file_pages = 0;
+  statm >> size_pages >> resident_pages >> file_pages;
+  const uint64_t page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return {.resident_bytes = resident_pages * page_bytes,
+          .mapped_resident_bytes = file_pages * page_bytes,
+          .major_faults = static_cast<uint64_t>(usage.ru_majflt)};
 }
+
+uint64_t ResidentBytes() { return OwnMemory().resident_bytes; }
 
 std::string HostId() {
   std::string id = ReadFile("/proc/sys/kernel/random/boot_id").value_or("unknown");

@@ -14,7 +14,15 @@ struct MemoryInfo {
 
 // Reads /proc and the control group's files at each call; any thread.
 MemoryInfo HostMemory();
-uint64_t ResidentBytes();  // of this process
+
+// Of this process.
+struct ProcessMemory {
+  uint64_t resident_bytes = 0;
+  uint64_t mapped_resident_bytes = 0;  // pages of files among them
+  uint64_t major_faults = 0;           // pages that had to come from the disk, since the start
+};
+ProcessMemory OwnMemory();
+uint64_t ResidentBytes();
 
 // Equal for processes that share memory: the boot id and, where one limits this process, its
 // control group.

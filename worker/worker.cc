@@ -322,14 +322,18 @@ uint64_t Worker::current_attachment() const {
 }
 
 void Worker::Heartbeat(uint64_t attachment, uint64_t sequence) {
+  const ProcessMemory memory = OwnMemory();
   const std::optional<engine::DeviceMemory> device = loader_->device_memory();
   const wire::WorkerHeartbeat answer{
       .sequence = sequence,
-      .rss_bytes = ResidentBytes(),
+      .rss_bytes = memory.resident_bytes,
       .memory_available_bytes = device ? device->free_bytes : HostMemory().available_bytes,
       .queued = static_cast<int32_t>(queue_.size()),
       .busy_us = busy_us_,
-      .steps = steps_};
+      .steps = steps_,
+      .major_faults = memory.major_faults,
+      .mapped_resident_bytes = memory.mapped_resident_bytes,
+      .sent_bytes = sent_bytes_};
   const std::lock_guard lock(sink_mutex_);
   if (attachment_ == nullptr || attachment_->id != attachment) return;
   attachment_->heard = Clock::now();
@@ -474,7 +478,9 @@ void Worker::RunStep(QueuedStep step) {
          wire::StepResult{
              .batch_id = batch.id, .epoch = batch.epoch, .results = std::move(output.results)});
   } else if (status.ok()) {
+    const uint64_t bytes = wire::WireBytes(unit->wire_type, output.hidden.rows, output.hidden.cols);
     status = unit->next->Send(step.batch, std::move(output.hidden));
+    if (status.ok()) sent_bytes_ += bytes;
   }
   timings.send_us = MicrosecondsSince(computed);
   if (!status.ok() && !absl::IsCancelled(status)) {

@@ -136,6 +136,7 @@ class Worker {
 
   std::atomic<uint64_t> busy_us_ = 0;
   std::atomic<uint64_t> steps_ = 0;
+  std::atomic<uint64_t> sent_bytes_ = 0;
 
   KvStore kv_store_;
   StageQueue queue_;

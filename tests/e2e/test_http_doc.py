@@ -40,7 +40,9 @@ class HttpDoc(cluster.TestCase):
         metrics = next(out for command, out in said.items() if command.endswith("/metrics"))
         for name in ("baton_stage_compute_seconds", "baton_stage_queue_seconds", "baton_stage_link_seconds", "baton_stage_bubble_share",
                      "baton_time_to_first_token_seconds_bucket", "baton_time_between_tokens_seconds_bucket",
-                     "baton_worker_losses_total", "baton_requests_finished_total", "baton_kv_blocks_used"):
+                     "baton_worker_losses_total", "baton_requests_finished_total", "baton_kv_blocks_used",
+                     "baton_worker_page_faults_total", "baton_worker_mapped_resident_bytes", "baton_stage_weight_bytes_total",
+                     "baton_link_bytes_total"):
             self.assertRegex(metrics, rf"(?m)^{name}\b")
 
     def test_the_grpc_reference_is_up_to_date(self):
