@@ -97,10 +97,7 @@ StageCost CostOfStage(const ModelCost& model, LayerRange layers) {
 }
 
 uint64_t ScratchBytes(const HyperParams& hyperparams, LayerRange layers, int32_t max_rows) {
-  uint64_t floats = 0;
-  for (const uint64_t size : PlanScratch(hyperparams, layers, max_rows))
-    floats = SaturatingSum({floats, size});
-  return SaturatingProduct({floats, sizeof(float)});
+  return SaturatingProduct({PlanScratch(hyperparams, layers, max_rows).floats, sizeof(float)});
 }
 
 }  // namespace baton::engine

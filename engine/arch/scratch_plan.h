@@ -36,9 +36,16 @@ inline constexpr int kNumBuffers = static_cast<int>(Buffer::kLogits) + 1;
 // Rows of logits computed at once: enough to reuse the output matrix, few enough to be small.
 inline constexpr int32_t kOutputRows = 32;
 
-// Floats of each buffer for micro-batches of up to max_rows, rounded up so that each starts on a
-// cache line.
-using BufferSizes = std::array<uint64_t, kNumBuffers>;
-BufferSizes PlanScratch(const HyperParams& hyperparams, LayerRange layers, int32_t max_rows);
+// Floats by buffer, multiples of a cache line.
+using BufferFloats = std::array<uint64_t, kNumBuffers>;
+// Where each buffer lies for micro-batches of up to max_rows. Those of attention, of the
+// feed-forward network and of the output lie over each other: each is done with when the next
+// begins.
+struct ScratchPlan {
+  BufferFloats sizes = {};
+  BufferFloats begins = {};
+  uint64_t floats = 0;  // in all
+};
+ScratchPlan PlanScratch(const HyperParams& hyperparams, LayerRange layers, int32_t max_rows);
 
 }  // namespace baton::engine

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "engine/arch/fingerprint.h"
+#include "engine/base/saturating.h"
 #include "engine/gguf/gguf_writer.h"
 
 namespace baton::engine {
@@ -114,6 +115,12 @@ absl::StatusOr<std::vector<FoundTensor>> FindSpecTensors(const HyperParams& hype
     return it == by_name.end() ? nullptr : it->second;
   };
   return FindStageTensors(hyperparams, layers, find, "the stage's list");
+}
+
+uint64_t WeightsBytes(const StageSpec& spec) {
+  uint64_t bytes = 0;
+  for (const TensorPlacement& tensor : spec.tensors) bytes = SaturatingSum({bytes, tensor.bytes});
+  return bytes;
 }
 
 absl::StatusOr<StageSpec> NarrowSpec(const StageSpec& spec, LayerRange layers) {

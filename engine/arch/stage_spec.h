@@ -62,6 +62,8 @@ std::vector<TensorInfo> TensorInfosOf(const StageSpec& spec);
 absl::StatusOr<std::vector<FoundTensor>> FindSpecTensors(const HyperParams& hyperparams,
                                                          LayerRange layers,
                                                          std::span<const TensorInfo> infos);
+// Of the tensors; saturating.
+uint64_t WeightsBytes(const StageSpec& spec);
 // The part of a stage that has only these of its layers.
 absl::StatusOr<StageSpec> NarrowSpec(const StageSpec& spec, LayerRange layers);
 

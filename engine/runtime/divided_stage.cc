@@ -4,16 +4,6 @@
 #include <utility>
 
 namespace baton::engine {
-namespace {
-
-uint64_t BytesOf(const StageSpec& spec) {
-  uint64_t bytes = 0;
-  for (const TensorPlacement& tensor : spec.tensors) bytes += tensor.bytes;
-  return bytes;
-}
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<DividedStage>> DividedStage::Load(const StageSpec& spec,
                                                                  const LoadOptions& options,
                                                                  Backend* device, Backend* host) {
@@ -32,11 +22,11 @@ absl::StatusOr<std::unique_ptr<DividedStage>> DividedStage::Load(const StageSpec
     LoadOptions part = options;
     if (options.progress) {
       part.progress = [&](uint64_t done, uint64_t /*total*/) {
-        options.progress(std::min(done_before + done, BytesOf(spec)), BytesOf(spec));
+        options.progress(std::min(done_before + done, WeightsBytes(spec)), WeightsBytes(spec));
       };
     }
     ASSIGN_OR_RETURN(auto loaded, Stage::Load(narrow, part, backend));
-    done_before += BytesOf(narrow);
+    done_before += WeightsBytes(narrow);
     return loaded;
   };
 

@@ -6,14 +6,11 @@ namespace baton::engine {
 
 absl::StatusOr<Scratch> Scratch::Create(const HyperParams& hyperparams, LayerRange layers,
                                         int32_t max_rows, Backend& backend) {
-  const BufferSizes sizes = PlanScratch(hyperparams, layers, max_rows);
+  const ScratchPlan plan = PlanScratch(hyperparams, layers, max_rows);
   Scratch scratch;
   ASSIGN_OR_RETURN(scratch.memory_, backend.Allocate(ScratchBytes(hyperparams, layers, max_rows)));
-  float* next = static_cast<float*>(scratch.memory_->data());
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    scratch.starts_[i] = next;
-    next += sizes[i];
-  }
+  auto* memory = static_cast<float*>(scratch.memory_->data());
+  for (size_t i = 0; i < plan.begins.size(); ++i) scratch.starts_[i] = memory + plan.begins[i];
   return scratch;
 }
 

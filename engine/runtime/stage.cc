@@ -52,19 +52,13 @@ absl::StatusOr<RopeFactors> ReadRopeFactors(const std::vector<FoundTensor>& tens
   return factors;
 }
 
-uint64_t BytesOf(const StageSpec& spec) {
-  uint64_t bytes = 0;
-  for (const TensorPlacement& tensor : spec.tensors) bytes = SaturatingSum({bytes, tensor.bytes});
-  return bytes;
-}
-
 // Pins exactly the stage's tensors. What the system refuses is a warning: the stage works unpinned.
 std::optional<std::string> LockTensors(const StageSpec& spec, const MappedParts& parts) {
   for (const TensorPlacement& tensor : spec.tensors) {
     const absl::Status status = parts.Lock(tensor.part, tensor.file_offset, tensor.bytes);
     if (status.ok()) continue;
     return fmt::format("weights are not locked in memory (the stage needs {} bytes): {}",
-                       BytesOf(spec), Message(status));
+                       WeightsBytes(spec), Message(status));
   }
   return std::nullopt;
 }
@@ -75,7 +69,7 @@ absl::StatusOr<StageMemory> Stage::MemoryOf(const StageSpec& spec) {
   RETURN_IF_ERROR(CheckSizes(spec));
   RETURN_IF_ERROR(CheckPlacements(spec));
   ASSIGN_OR_RETURN(const HyperParams hyperparams, HyperParamsOf(spec));
-  StageMemory memory{.weights_bytes = BytesOf(spec),
+  StageMemory memory{.weights_bytes = WeightsBytes(spec),
                      .scratch_bytes = ScratchBytes(hyperparams, spec.layers, spec.max_rows)};
   const uint64_t positions = uint64_t{kKvBlockPositions} * spec.num_kv_blocks;
   for (int32_t layer = spec.layers.begin; layer < spec.layers.end; ++layer) {
@@ -144,22 +138,21 @@ absl::Status Stage::Impl::Load(const LoadOptions& options) {
 }
 
 absl::Status Stage::Impl::PlanMemory() const {
-  MemoryNeed need{.weights_bytes = BytesOf(spec),
+  MemoryNeed need{.weights_bytes = WeightsBytes(spec),
                   .kv_bytes = KvCache::BytesOf(hyperparams, spec.layers, spec.num_kv_blocks,
                                                spec.kv_type, *backend)};
-  const BufferSizes sizes = PlanScratch(hyperparams, spec.layers, spec.max_rows);
+  const ScratchPlan plan = PlanScratch(hyperparams, spec.layers, spec.max_rows);
+  need.scratch_bytes = SaturatingProduct({plan.floats, sizeof(float)});
   for (int i = 0; i < kNumBuffers; ++i) {
-    need.scratch_bytes =
-        SaturatingSum({need.scratch_bytes, SaturatingProduct({sizes[i], sizeof(float)})});
     if (static_cast<Buffer>(i) != Buffer::kLogits)
-      need.largest_activations = std::max(need.largest_activations, sizes[i]);
+      need.largest_activations = std::max(need.largest_activations, plan.sizes[i]);
   }
   return backend->Plan(need);
 }
 
 absl::Status Stage::Impl::BindWeights(const std::vector<FoundTensor>& tensors,
                                       const LoadOptions& options) {
-  const uint64_t total = BytesOf(spec);
+  const uint64_t total = WeightsBytes(spec);
   uint64_t done = 0;
   const auto locate = [&](const TensorInfo& info) {
     done = std::min(total, done + info.bytes);
@@ -268,7 +261,7 @@ bool Stage::first() const { return impl_->first(); }
 bool Stage::last() const { return impl_->last(); }
 const HyperParams& Stage::hyperparams() const { return impl_->hyperparams; }
 LayerRange Stage::layers() const { return impl_->spec.layers; }
-uint64_t Stage::weights_bytes() const { return BytesOf(impl_->spec); }
+uint64_t Stage::weights_bytes() const { return WeightsBytes(impl_->spec); }
 uint64_t Stage::kv_bytes() const { return impl_->cache.bytes(); }
 const std::vector<std::string>& Stage::warnings() const { return impl_->warnings; }
 
