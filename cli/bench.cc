@@ -27,7 +27,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using engine::TokenId;
 
-struct Flags {
+struct BenchFlags {
   ModelFlags model;
   std::string threads;
   std::string prompts = "512";
@@ -94,7 +94,7 @@ engine::MicroBatch DecodeBatch(uint64_t id, int batch, int32_t position, int32_t
 
 class Bench {
  public:
-  Bench(const Flags& flags, const Plan& plan, int threads)
+  Bench(const BenchFlags& flags, const Plan& plan, int threads)
       : flags_(flags), plan_(plan), threads_(threads) {}
 
   absl::Status Run(std::vector<Result>& results) {
@@ -202,7 +202,7 @@ class Bench {
     return result;
   }
 
-  const Flags& flags_;
+  const BenchFlags& flags_;
   const Plan& plan_;
   const int threads_;
   uint64_t last_id_ = 0;
@@ -268,7 +268,7 @@ absl::StatusOr<std::vector<int>> ParsePositions(std::string_view flag, std::stri
   return positions;
 }
 
-absl::StatusOr<Plan> MakePlan(const Flags& flags) {
+absl::StatusOr<Plan> MakePlan(const BenchFlags& flags) {
   Plan plan;
   ASSIGN_OR_RETURN(plan.prompts, ParsePositions("--prefill", flags.prompts));
   std::erase(plan.prompts, 0);
@@ -283,7 +283,7 @@ absl::StatusOr<Plan> MakePlan(const Flags& flags) {
   return plan;
 }
 
-absl::Status Run(const Flags& flags) {
+absl::Status Run(const BenchFlags& flags) {
   std::vector<int> threads = {engine::AvailableCpus()};
   if (!flags.threads.empty()) {
     ASSIGN_OR_RETURN(threads, ParseCounts("--threads", flags.threads));
@@ -339,7 +339,7 @@ absl::Status Run(const Flags& flags) {
 }  // namespace
 
 CommandBody DefineBench(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<BenchFlags>();
   auto server = std::make_shared<BenchServerFlags>();
   auto* model =
       app.add_option("-m,--model", flags->model.model, "GGUF file, or a model's name in the cache");

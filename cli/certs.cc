@@ -17,7 +17,7 @@
 namespace baton::cli {
 namespace {
 
-struct Flags {
+struct CertsFlags {
   std::string folder = "certs";
   std::string role = "generate";
   std::string key_file = "keys.txt";
@@ -25,13 +25,13 @@ struct Flags {
   wire::CertificateRequest request;
 };
 
-absl::StatusOr<wire::Role> RoleOf(const Flags& flags) {
+absl::StatusOr<wire::Role> RoleOf(const CertsFlags& flags) {
   auto role = wire::ParseRole(flags.role);
   if (!role.ok()) return WithExitCode(Prefixed(role.status(), "--role"), kUsage);
   return role;
 }
 
-absl::Status Init(const Flags& flags) {
+absl::Status Init(const CertsFlags& flags) {
   RETURN_IF_ERROR(wire::CreateAuthority(flags.folder, flags.ca_days));
   return Print(
       fmt::format("{0}/ca.pem      for everyone\n{0}/ca-key.pem  stays here: who has it can "
@@ -39,7 +39,7 @@ absl::Status Init(const Flags& flags) {
                   flags.folder));
 }
 
-absl::Status Issue(const Flags& flags) {
+absl::Status Issue(const CertsFlags& flags) {
   wire::CertificateRequest request = flags.request;
   ASSIGN_OR_RETURN(request.role, RoleOf(flags));
   const bool serves =
@@ -59,7 +59,7 @@ absl::Status AppendLine(const std::string& path, const std::string& line) {
   return written ? absl::OkStatus() : CannotWrite("{}: {}", path, std::strerror(reason));
 }
 
-absl::Status MakeKey(const Flags& flags) {
+absl::Status MakeKey(const CertsFlags& flags) {
   ASSIGN_OR_RETURN(const wire::Role role, RoleOf(flags));
   ASSIGN_OR_RETURN(const coordinator::NewApiKey made,
                    coordinator::MakeApiKey(flags.request.name, role));
@@ -70,7 +70,7 @@ absl::Status MakeKey(const Flags& flags) {
 }  // namespace
 
 CommandBody DefineCerts(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<CertsFlags>();
   app.require_subcommand(1);
   const auto add_folder = [&](CLI::App* command) {
     command->add_option("-d,--dir", flags->folder, "Folder of the authority")

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Flags {
+struct ChatFlags {
   ModelFlags model;
   ServerFlags server;
   GenerationFlags generation;
@@ -33,7 +33,7 @@ constexpr char kHelp[] =
 
 class Conversation {
  public:
-  Conversation(coordinator::LlmService& service, const Flags& flags, InterruptWatch& watch)
+  Conversation(coordinator::LlmService& service, const ChatFlags& flags, InterruptWatch& watch)
       : service_(service), flags_(flags), watch_(watch), system_(flags.system) {
     watch_.OnSignal(RemindHowToLeave);
     Reset();
@@ -94,13 +94,13 @@ class Conversation {
   }
 
   coordinator::LlmService& service_;
-  const Flags& flags_;
+  const ChatFlags& flags_;
   InterruptWatch& watch_;
   std::string system_;
   Json messages_;
 };
 
-absl::Status Run(const Flags& flags) {
+absl::Status Run(const ChatFlags& flags) {
   InterruptWatch watch;
   ASSIGN_OR_RETURN(const auto source, OpenAnswerSource(flags.model, flags.server));
   coordinator::LlmService& service = *source->service();
@@ -125,7 +125,7 @@ absl::Status Run(const Flags& flags) {
 }  // namespace
 
 CommandBody DefineChat(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ChatFlags>();
   CLI::Option* model = AddModelFlags(app, flags->model);
   AddServerFlags(app, flags->server)->excludes(model);
   app.add_option("--system", flags->system, "System message");

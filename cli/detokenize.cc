@@ -14,7 +14,7 @@
 namespace baton::cli {
 namespace {
 
-struct Flags {
+struct DetokenizeFlags {
   std::string model;
   std::optional<std::string> ids;
   bool without_special = false;
@@ -57,7 +57,7 @@ absl::StatusOr<nlohmann::ordered_json> AnswerOne(const engine::Tokenizer& tokeni
   return TextDocument(tokenizer.Decode(ids, special));
 }
 
-absl::Status Run(const Flags& flags) {
+absl::Status Run(const DetokenizeFlags& flags) {
   std::vector<engine::TokenId> ids;
   if (flags.ids) {
     ASSIGN_OR_RETURN(ids, ParseTokenIds("IDS", *flags.ids));
@@ -80,7 +80,7 @@ absl::Status Run(const Flags& flags) {
 }  // namespace
 
 CommandBody DefineDetokenize(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<DetokenizeFlags>();
   app.add_option("-m,--model", flags->model, "GGUF file, or a model's name in the cache")
       ->required();
   app.add_option("IDS", flags->ids, "Token ids as 1,2,3; stdin where they are absent");

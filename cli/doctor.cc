@@ -14,7 +14,7 @@ namespace {
 
 using Level = Finding::Level;
 
-struct Flags {
+struct DoctorFlags {
   std::string topology;
   bool json = false;
 };
@@ -50,7 +50,7 @@ std::vector<Finding> Examine(const std::string& file) {
            .todo = "correct the file; docs/topology.md lists all keys"}};
 }
 
-absl::Status Run(const Flags& flags) {
+absl::Status Run(const DoctorFlags& flags) {
   std::vector<Finding> findings = Examine(flags.topology);
   std::ranges::stable_sort(findings, std::ranges::greater(), &Finding::level);
   const auto errors = std::ranges::count(findings, Level::kError, &Finding::level);
@@ -63,7 +63,7 @@ absl::Status Run(const Flags& flags) {
 }  // namespace
 
 CommandBody DefineDoctor(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<DoctorFlags>();
   app.footer(
       app.get_footer() +
       "\n\nChecks the file, the model and its parts, the plan, addresses and ports, TLS files, "

@@ -14,12 +14,12 @@ CommandBody DefineDown(CLI::App& app) {
 }
 
 CommandBody DefineLogs(CLI::App& app) {
-  struct Flags {
+  struct DownFlags {
     std::string file;
     std::string program;
     bool follow = false;
   };
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<DownFlags>();
   app.add_option("NAME", flags->program, "A worker's name, or coordinator; all where absent");
   app.add_option("-f,--file", flags->file, "The topology file that `up` was given")->required();
   app.add_flag("--follow", flags->follow, "Go on with what comes");

@@ -13,13 +13,13 @@
 namespace baton::cli {
 namespace {
 
-struct Flags {
+struct DrainFlags {
   ServerFlags server{.address = "127.0.0.1:7070", .tls = {}, .api_key_file = {}};
   std::string worker;
   std::string timeout = "5m";
 };
 
-absl::Status Run(const Flags& flags) {
+absl::Status Run(const DrainFlags& flags) {
   ASSIGN_OR_RETURN(const absl::Duration timeout, ParseDuration("--timeout", flags.timeout));
   ASSIGN_OR_RETURN(const auto service, RemoteService::Make(flags.server));
   RETURN_IF_ERROR(service->DrainWorker(flags.worker, absl::Now() + timeout));
@@ -29,7 +29,7 @@ absl::Status Run(const Flags& flags) {
 }  // namespace
 
 CommandBody DefineDrain(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<DrainFlags>();
   app.add_option("NAME", flags->worker, "The worker")->required();
   AddServerFlags(app, flags->server)->capture_default_str();
   app.add_option("--timeout", flags->timeout, "How long it may take")->capture_default_str();

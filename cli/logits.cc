@@ -13,7 +13,7 @@
 namespace baton::cli {
 namespace {
 
-struct Flags {
+struct LogitsFlags {
   ModelFlags model;
   ServerFlags server;
   std::string tokens;
@@ -22,12 +22,13 @@ struct Flags {
   std::string output;
 };
 
-absl::StatusOr<std::vector<engine::TokenId>> PromptTokens(const Flags& flags, LogitSource& source) {
+absl::StatusOr<std::vector<engine::TokenId>> PromptTokens(const LogitsFlags& flags,
+                                                          LogitSource& source) {
   if (!flags.tokens.empty()) return ParseTokenIds("--tokens", flags.tokens);
   return source.Encode(flags.prompt);
 }
 
-absl::Status Run(const Flags& flags) {
+absl::Status Run(const LogitsFlags& flags) {
   ASSIGN_OR_RETURN(const auto source, OpenLogitSource(flags.model, flags.server));
   ASSIGN_OR_RETURN(const auto tokens, PromptTokens(flags, *source));
   if (tokens.empty())
@@ -51,7 +52,7 @@ absl::Status Run(const Flags& flags) {
 }  // namespace
 
 CommandBody DefineLogits(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<LogitsFlags>();
   CLI::Option* model = AddModelFlags(app, flags->model);
   AddServerFlags(app, flags->server)->excludes(model);
   auto* prompt = app.add_option_group("prompt");

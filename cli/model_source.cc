@@ -16,7 +16,7 @@ namespace baton::cli {
 namespace fs = std::filesystem;
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kHub = "hf:";
 constexpr std::string_view kOllama = "ollama:";

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int32_t kDefaultWindow = 512;
 
-struct Flags {
+struct PerplexityFlags {
   ModelFlags model;
   ServerFlags server;
   std::string text;
@@ -48,7 +48,7 @@ struct Surprise {
   }
 };
 
-absl::Status Run(const Flags& flags) {
+absl::Status Run(const PerplexityFlags& flags) {
   const int32_t window = flags.model.context > 0 ? flags.model.context : kDefaultWindow;
   ModelFlags model = flags.model;
   model.context = window;
@@ -87,7 +87,7 @@ absl::Status Run(const Flags& flags) {
 }  // namespace
 
 CommandBody DefinePerplexity(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<PerplexityFlags>();
   CLI::Option* model = AddModelFlags(app, flags->model);
   AddServerFlags(app, flags->server)->excludes(model);
   app.add_option("--text", flags->text, "Text file to score")->required();

@@ -11,7 +11,7 @@
 namespace baton::cli {
 namespace {
 
-struct Flags {
+struct PlanFlags {
   std::string topology;
   std::vector<std::string> without;
   int context = 0;
@@ -20,7 +20,7 @@ struct Flags {
 };
 
 // The topology as it would be. Ranges that were given to all workers do not fit fewer of them.
-absl::StatusOr<coordinator::Topology> WhatIf(const Flags& flags) {
+absl::StatusOr<coordinator::Topology> WhatIf(const PlanFlags& flags) {
   ASSIGN_OR_RETURN(coordinator::Topology topology, ReadTopology(flags.topology));
   if (flags.context > 0) topology.context = flags.context;
   if (flags.sequences > 0) topology.sequences = flags.sequences;
@@ -41,7 +41,7 @@ absl::StatusOr<coordinator::Topology> WhatIf(const Flags& flags) {
   return topology;
 }
 
-absl::Status Run(const Flags& flags) {
+absl::Status Run(const PlanFlags& flags) {
   ASSIGN_OR_RETURN(const coordinator::Topology topology, WhatIf(flags));
   const auto planned = coordinator::PlanOffline(topology);
   if (!planned.ok()) return AsBadData(planned.status());
@@ -59,7 +59,7 @@ absl::Status Run(const Flags& flags) {
 }  // namespace
 
 CommandBody DefinePlan(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<PlanFlags>();
   app.add_option("-f,--file", flags->topology, "Topology file")->required();
   app.add_option("--without", flags->without, "What if this worker were not there; may be repeated")
       ->allow_extra_args(false);

@@ -16,7 +16,7 @@
 namespace baton::cli {
 namespace {
 
-struct Flags {
+struct RenderFlags {
   std::string model;
   std::string template_file;
   std::string now;
@@ -68,7 +68,7 @@ absl::StatusOr<engine::ChatTemplate> LoadModelTemplate(const std::string& name,
   return parsed;
 }
 
-absl::Status Run(const Flags& flags) {
+absl::Status Run(const RenderFlags& flags) {
   ASSIGN_OR_RETURN(const std::optional<std::tm> now, ParseNow(flags.now));
   nlohmann::ordered_json defaults = nlohmann::ordered_json::object();
   auto chat_template = flags.model.empty() ? LoadTemplate(flags.template_file, defaults)
@@ -88,7 +88,7 @@ absl::Status Run(const Flags& flags) {
 }  // namespace
 
 CommandBody DefineRender(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<RenderFlags>();
   auto* source = app.add_option_group("source");
   source->add_option("-m,--model", flags->model, "GGUF file whose template is used");
   source->add_option("--template", flags->template_file,

@@ -19,7 +19,7 @@ namespace {
 
 using coordinator::GenerationChunk;
 
-struct Flags {
+struct RunFlags {
   ModelFlags model;
   ServerFlags server;
   GenerationFlags generation;
@@ -39,7 +39,7 @@ std::string MessagesJson(const std::string& system, const std::string& user) {
   return JsonText(messages);
 }
 
-absl::Status SetPrompt(const Flags& flags, coordinator::LlmService& service,
+absl::Status SetPrompt(const RunFlags& flags, coordinator::LlmService& service,
                        coordinator::GenerationRequest& request) {
   if (flags.tokens) {
     ASSIGN_OR_RETURN(auto ids, ParseTokenIds("--tokens", *flags.tokens));
@@ -104,7 +104,7 @@ void PrintSummary(const GenerationChunk& answer) {
           .c_str());
 }
 
-absl::Status Run(const Flags& flags) {
+absl::Status Run(const RunFlags& flags) {
   InterruptWatch watch;
   ASSIGN_OR_RETURN(coordinator::GenerationRequest request, MakeRequest(flags.generation));
   const absl::Time begin = absl::Now();
@@ -131,7 +131,7 @@ absl::Status Run(const Flags& flags) {
 }  // namespace
 
 CommandBody DefineRun(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<RunFlags>();
   CLI::Option* model = AddModelFlags(app, flags->model);
   auto* server = AddServerFlags(app, flags->server)->excludes(model);
   auto* prompt =

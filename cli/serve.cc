@@ -23,7 +23,7 @@
 namespace baton::cli {
 namespace {
 
-struct Flags {
+struct ServeFlags {
   std::string topology;
   std::vector<std::string> addresses;
   std::string grpc;
@@ -74,7 +74,7 @@ absl::StatusOr<std::unique_ptr<coordinator::HttpGateway>> StartGateway(
   return coordinator::HttpGateway::Start(options, service);
 }
 
-absl::StatusOr<coordinator::Topology> ServedTopology(const Flags& flags) {
+absl::StatusOr<coordinator::Topology> ServedTopology(const ServeFlags& flags) {
   ASSIGN_OR_RETURN(coordinator::Topology topology, ReadTopology(flags.topology));
   RETURN_IF_ERROR(SetAddresses(flags.addresses, topology));
   if (!flags.grpc.empty()) topology.grpc_address = flags.grpc;
@@ -82,7 +82,7 @@ absl::StatusOr<coordinator::Topology> ServedTopology(const Flags& flags) {
   return topology;
 }
 
-absl::Status Run(const Flags& flags) {
+absl::Status Run(const ServeFlags& flags) {
   engine::AskForShortTimeSlices();
   ASSIGN_OR_RETURN(const coordinator::Topology topology, ServedTopology(flags));
   std::stop_source stop;
@@ -113,7 +113,7 @@ absl::Status Run(const Flags& flags) {
 }  // namespace
 
 CommandBody DefineServe(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ServeFlags>();
   app.add_option("-f,--file", flags->topology, "Topology file")->required();
   app.add_option("--address", flags->addresses,
                  "NAME=HOST:PORT of a worker, instead of the file's; may be repeated")

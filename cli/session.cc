@@ -29,7 +29,7 @@ constexpr Action kActions[] = {
     {"rm", SessionAction::kRemove, 1},
 };
 
-struct Flags {
+struct SessionFlags {
   ServerFlags server{.address = "127.0.0.1:7070", .tls = {}, .api_key_file = {}};
   std::string action;
   std::vector<std::string> names;
@@ -37,7 +37,7 @@ struct Flags {
   bool json = false;
 };
 
-absl::StatusOr<Action> ActionOf(const Flags& flags) {
+absl::StatusOr<Action> ActionOf(const SessionFlags& flags) {
   for (const Action& action : kActions) {
     if (action.word != flags.action) continue;
     if (static_cast<int>(flags.names.size()) == action.names) return action;
@@ -56,7 +56,7 @@ std::string Line(const SessionInfo& session, SessionAction action) {
   return line + "\n";
 }
 
-absl::Status PrintSessions(const Flags& flags, const std::vector<SessionInfo>& sessions,
+absl::Status PrintSessions(const SessionFlags& flags, const std::vector<SessionInfo>& sessions,
                            SessionAction action) {
   if (!flags.json) {
     for (const SessionInfo& session : sessions) RETURN_IF_ERROR(Print(Line(session, action)));
@@ -73,7 +73,7 @@ absl::Status PrintSessions(const Flags& flags, const std::vector<SessionInfo>& s
   return PrintJson({{"sessions", list}});
 }
 
-absl::Status Run(const Flags& flags) {
+absl::Status Run(const SessionFlags& flags) {
   ASSIGN_OR_RETURN(const Action action, ActionOf(flags));
   ASSIGN_OR_RETURN(const absl::Duration timeout, ParseDuration("--timeout", flags.timeout));
   ASSIGN_OR_RETURN(const auto service, RemoteService::Make(flags.server));
@@ -88,7 +88,7 @@ absl::Status Run(const Flags& flags) {
 }  // namespace
 
 CommandBody DefineSession(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<SessionFlags>();
   app.add_option("ACTION", flags->action, "list, fork NAME NEW, save NAME, restore NAME, rm NAME")
       ->required();
   app.add_option("NAME", flags->names, "The session")->expected(0, 2);

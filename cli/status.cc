@@ -18,7 +18,7 @@ namespace {
 constexpr absl::Duration kTimeout = absl::Seconds(5);
 constexpr absl::Duration kPause = absl::Milliseconds(200);  // between tries
 
-struct Flags {
+struct StatusFlags {
   ServerFlags server{.address = "127.0.0.1:7070", .tls = {}, .api_key_file = {}};
   std::string wait;
   bool watch = false;
@@ -60,7 +60,7 @@ absl::Status Watch(RemoteService& service, bool json) {
   }
 }
 
-absl::Status Run(const Flags& flags) {
+absl::Status Run(const StatusFlags& flags) {
   ASSIGN_OR_RETURN(const auto service, RemoteService::Make(flags.server));
   absl::StatusOr<ClusterStatus> cluster;
   if (flags.wait.empty()) {
@@ -76,7 +76,7 @@ absl::Status Run(const Flags& flags) {
 }  // namespace
 
 CommandBody DefineStatus(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<StatusFlags>();
   AddServerFlags(app, flags->server)->capture_default_str();
   app.add_option("--wait", flags->wait, "Keep trying for so long, as 30s, until it is ready");
   app.add_flag("--watch", flags->watch, "Show it again each second");

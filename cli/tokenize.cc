@@ -14,7 +14,7 @@
 namespace baton::cli {
 namespace {
 
-struct Flags {
+struct TokenizeFlags {
   std::string model;
   std::optional<std::string> text;
   bool parse_special = false;
@@ -38,7 +38,7 @@ absl::StatusOr<nlohmann::ordered_json> AnswerOne(const engine::Tokenizer& tokeni
   return nlohmann::ordered_json{{"ids", tokenizer.Encode(text, options)}};
 }
 
-absl::Status Run(const Flags& flags) {
+absl::Status Run(const TokenizeFlags& flags) {
   ASSIGN_OR_RETURN(const engine::GgufModel model, OpenModel(flags.model));
   ASSIGN_OR_RETURN(const std::unique_ptr<engine::Tokenizer> tokenizer, MakeTokenizer(model));
   if (flags.jsonl) {
@@ -59,7 +59,7 @@ absl::Status Run(const Flags& flags) {
 }  // namespace
 
 CommandBody DefineTokenize(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<TokenizeFlags>();
   app.add_option("-m,--model", flags->model, "GGUF file, or a model's name in the cache")
       ->required();
   app.add_option("TEXT", flags->text, "What to tokenize; stdin where it is absent");

@@ -12,13 +12,13 @@
 namespace baton::cli {
 namespace {
 
-struct Flags {
+struct TraceFlags {
   ServerFlags server{.address = "127.0.0.1:7070", .tls = {}, .api_key_file = {}};
   std::string request;
   std::string output = "-";
 };
 
-absl::Status Run(const Flags& flags) {
+absl::Status Run(const TraceFlags& flags) {
   ASSIGN_OR_RETURN(const auto service, RemoteService::Make(flags.server));
   ASSIGN_OR_RETURN(const std::string trace, service->Trace(flags.request));
   if (flags.output == "-") return Print(trace + "\n");
@@ -31,7 +31,7 @@ absl::Status Run(const Flags& flags) {
 }  // namespace
 
 CommandBody DefineTrace(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<TraceFlags>();
   app.footer(
       app.get_footer() +
       "\n\nOpen the file at https://ui.perfetto.dev or chrome://tracing: a row for the\n"

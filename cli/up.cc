@@ -22,7 +22,7 @@ constexpr char kOurselves[] = "/proc/self/exe";
 constexpr std::string_view kCoordinator = "coordinator";
 constexpr absl::Duration kWorkerStart = absl::Seconds(30);
 
-struct Flags {
+struct UpFlags {
   std::string file;
   bool copy = false;
   bool detach = false;
@@ -110,7 +110,7 @@ absl::Status StartAll(const std::string& file, bool copy, const Topology& topolo
                                    absl::Seconds(10));
 }
 
-absl::Status Run(const Flags& flags) {
+absl::Status Run(const UpFlags& flags) {
   ASSIGN_OR_RETURN(const Topology topology, ReadTopology(flags.file));
   if (flags.detach) {
     std::vector<std::string> again = {"up", "-f", flags.file};
@@ -131,7 +131,7 @@ absl::Status Run(const Flags& flags) {
 }  // namespace
 
 CommandBody DefineUp(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<UpFlags>();
   app.footer(app.get_footer() +
              "\n\nStarts workers with `launch: local` as children, those with `launch: "
              "ssh://user@host`\nby the system's ssh, and leaves the others alone. What they say "

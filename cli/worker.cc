@@ -15,14 +15,14 @@
 namespace baton::cli {
 namespace {
 
-struct Flags {
+struct WorkerFlags {
   worker::WorkerRunOptions options;
   std::string memory;
   std::string kv_limit = "16GiB";
   TlsFlags tls;
 };
 
-absl::Status Run(const Flags& flags) {
+absl::Status Run(const WorkerFlags& flags) {
   worker::WorkerRunOptions options = flags.options;
   if (const auto address = wire::ParseAddress(options.server.listen); !address.ok()) {
     return WithExitCode(Prefixed(address.status(), "--listen"), kUsage);
@@ -43,7 +43,7 @@ absl::Status Run(const Flags& flags) {
 }  // namespace
 
 CommandBody DefineWorker(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<WorkerFlags>();
   worker::WorkerRunOptions& options = flags->options;
   app.add_option("--listen", options.server.listen, "HOST:PORT; port 0 is any free one")
       ->required();

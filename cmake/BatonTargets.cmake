@@ -14,6 +14,11 @@ if(BATON_SANITIZE)
   endif()
 endif()
 
+# Most of a file's compile time are the headers and templates of other projects, which its neighbours need too.
+function(baton_unity target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${BATON_UNITY} UNITY_BUILD_BATCH_SIZE 10)
+endfunction()
+
 # baton_library(NAME [DEPENDS targets...]): a static library of all .cc files of the current folder.
 function(baton_library name)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
@@ -21,6 +26,7 @@ function(baton_library name)
   if(sources)
     add_library(${name} STATIC ${sources})
     target_link_libraries(${name} PUBLIC baton_options ${ARG_DEPENDS})
+    baton_unity(${name})
   else()  # headers only
     add_library(${name} INTERFACE)
     target_link_libraries(${name} INTERFACE baton_options ${ARG_DEPENDS})
@@ -36,5 +42,6 @@ function(baton_test name)
   endif()
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE baton_options ${ARG_DEPENDS} GTest::gmock_main)
+  baton_unity(${name})
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 300)
 endfunction()

@@ -9,8 +9,8 @@ namespace {
 
 using Kind = Bottleneck::Kind;
 
-constexpr double kBusy = 0.75;    // of the time: the stage is what everything waits for
-constexpr double kUneven = 1.25;  // so many times the mean is more than its share
+constexpr double kBusyShare = 0.75;  // of the time: the stage is what everything waits for
+constexpr double kUneven = 1.25;     // so many times the mean is more than its share
 constexpr double kMattersMs = 0.2;
 
 // What a stage takes of a micro-batch's trip.
@@ -84,7 +84,7 @@ Bottleneck FindBottleneck(const ClusterStatus& status) {
             fmt::format("{} requests wait for KV blocks, {} of {} are used: raise limits.kv_blocks",
                         scheduler.waiting, scheduler.kv_blocks_used, scheduler.kv_blocks_total)};
   }
-  const bool full = slowest->busy_share >= kBusy;
+  const bool full = slowest->busy_share >= kBusyShare;
   return {Kind::kBalanced, "",
           full
               ? fmt::format("all stages compute, {:.2f} ms a step: faster or more machines help",

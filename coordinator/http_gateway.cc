@@ -7,21 +7,18 @@
 #include "coordinator/cluster_json.h"
 #include "coordinator/openai_api.h"
 #include "coordinator/web/web_page.h"
+#include "engine/base/json.h"
 
 namespace baton::coordinator {
 namespace {
 
 constexpr std::string_view kJson = "application/json";
 
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 // Browsers on other pages may call the API; credentials are keys in a header, never cookies.
 HttpHeaders CorsHeaders() { return {{"Access-Control-Allow-Origin", "*"}}; }
 
 void SendJson(HttpResponder& responder, int status, const Json& body) {
-  responder.Send(status, kJson, Dump(body), CorsHeaders());
+  responder.Send(status, kJson, engine::JsonText(body), CorsHeaders());
 }
 
 void SendError(HttpResponder& responder, const absl::Status& status) {
@@ -30,7 +27,7 @@ void SendError(HttpResponder& responder, const absl::Status& status) {
   if (error.http_status == 401) headers.emplace_back("WWW-Authenticate", "Bearer");
   if (error.http_status == 429 || error.http_status == 503)
     headers.emplace_back("Retry-After", "1");
-  responder.Send(error.http_status, kJson, Dump(error.body), std::move(headers));
+  responder.Send(error.http_status, kJson, engine::JsonText(error.body), std::move(headers));
 }
 
 int64_t UnixSeconds() { return absl::ToUnixSeconds(absl::Now()); }

@@ -11,7 +11,7 @@ namespace baton::coordinator {
 
 using engine::SamplingParams;
 using engine::TokenId;
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 namespace {
 

@@ -13,10 +13,6 @@ namespace {
 
 constexpr size_t kMaxChoices = 16;
 
-std::string Dump(const Json& value) {
-  return value.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
-}
-
 // ---- bodies to requests
 
 absl::Status WrongType(std::string_view name, const Json& value, std::string_view expected) {
@@ -99,7 +95,7 @@ absl::Status ReadResponseFormat(const Json& value, GenerationRequest* request) {
     return InvalidArgument(
         "response_format.json_schema: got no schema, expected {{\"name\", \"schema\"}}");
   }
-  request->grammar_json_schema = Dump(value["json_schema"]["schema"]);
+  request->grammar_json_schema = engine::JsonText(value["json_schema"]["schema"]);
   return Prefixed(engine::Grammar::FromJsonSchema(request->grammar_json_schema).status(),
                   "response_format.json_schema");
 }
@@ -237,9 +233,9 @@ absl::Status JoinContent(std::string_view place, Json* content) {
     const Json& part = (*content)[i];
     if (!part.is_object() || part.value("type", Json()) != "text" || !part.contains("text") ||
         !part["text"].is_string()) {
-      return InvalidArgument("{}.content[{}]: got {}, expected {{\"type\": \"text\", \"text\": …}}",
-                             place, i,
-                             part.is_object() ? Dump(part.value("type", Json())) : "no object");
+      return InvalidArgument(
+          "{}.content[{}]: got {}, expected {{\"type\": \"text\", \"text\": …}}", place, i,
+          part.is_object() ? engine::JsonText(part.value("type", Json())) : "no object");
     }
     text += part["text"].get_ref<const std::string&>();
   }
@@ -277,12 +273,13 @@ absl::StatusOr<ChatPrompt> ReadChatPrompt(const Json& body) {
   for (size_t i = 0; i < messages.size(); ++i) {
     RETURN_IF_ERROR(NormalizeMessage(fmt::format("messages[{}]", i), &messages[i]));
   }
-  ChatPrompt prompt{.messages_json = Dump(messages), .tools_json = {}, .template_args_json = {}};
+  ChatPrompt prompt{
+      .messages_json = engine::JsonText(messages), .tools_json = {}, .template_args_json = {}};
   if (body.contains("chat_template_kwargs") && !body["chat_template_kwargs"].is_null()) {
     if (!body["chat_template_kwargs"].is_object()) {
       return WrongType("chat_template_kwargs", body["chat_template_kwargs"], "an object");
     }
-    prompt.template_args_json = Dump(body["chat_template_kwargs"]);
+    prompt.template_args_json = engine::JsonText(body["chat_template_kwargs"]);
   }
   return prompt;
 }
@@ -345,7 +342,7 @@ Json Bytes(std::string_view bytes) {
   return list;
 }
 
-std::string Event(const Json& data) { return fmt::format("data: {}\n\n", Dump(data)); }
+std::string Event(const Json& data) { return fmt::format("data: {}\n\n", engine::JsonText(data)); }
 
 struct ErrorRow {
   absl::StatusCode code;

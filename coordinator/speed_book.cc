@@ -11,7 +11,7 @@
 namespace baton::coordinator {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr size_t kMaxEntries = 4096;  // the oldest go first
 // Of the time of one row, what further rows cost at least: below, it is noise.

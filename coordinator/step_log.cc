@@ -4,15 +4,14 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "coordinator/running_mean.h"
+
 namespace baton::coordinator {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-void Mix(double value, double* mean) {
-  constexpr double kWeightOfNew = 0.1;
-  *mean = *mean == 0 ? value : *mean + kWeightOfNew * (value - *mean);
-}
+constexpr double kWeightOfNewTrip = 0.1;
 
 double Milliseconds(absl::Duration duration) { return absl::ToDoubleMilliseconds(duration); }
 
@@ -49,11 +48,12 @@ void StepLog::StageDone(uint64_t batch_id, size_t stage, const wire::StageTiming
   record.stages[stage] = {.done = now, .timings = timings};
   if (stage >= hops_.size()) return;
   HopTimes& hop = hops_[stage];
-  Mix(static_cast<double>(timings.queue_us) / 1e3, &hop.queue_ms);
-  Mix(static_cast<double>(timings.send_us) / 1e3, &hop.send_ms);
+  MixIn(static_cast<double>(timings.queue_us) / 1e3, kWeightOfNewTrip, &hop.queue_ms);
+  MixIn(static_cast<double>(timings.send_us) / 1e3, kWeightOfNewTrip, &hop.send_ms);
   const absl::Time left = stage == 0 ? record.sent : record.stages[stage - 1].done;
   if (left == absl::InfiniteFuture()) return;  // its word is still on the way
-  Mix(std::max(0.0, Milliseconds(now - SpentOnStage(timings) - left)), &hop.link_ms);
+  MixIn(std::max(0.0, Milliseconds(now - SpentOnStage(timings) - left)), kWeightOfNewTrip,
+        &hop.link_ms);
 }
 
 void StepLog::Returned(uint64_t batch_id, absl::Time now) {
@@ -61,7 +61,7 @@ void StepLog::Returned(uint64_t batch_id, absl::Time now) {
   const auto found = records_.find(batch_id);
   if (found == records_.end()) return;
   found->second.returned = now;
-  Mix(Milliseconds(now - found->second.sent), &trip_ms_);
+  MixIn(Milliseconds(now - found->second.sent), kWeightOfNewTrip, &trip_ms_);
 }
 
 std::vector<HopTimes> StepLog::hops() const {

@@ -2,28 +2,27 @@
 
 #include <algorithm>
 
+#include "coordinator/running_mean.h"
+
 namespace baton::coordinator {
 namespace {
 
-constexpr double kWeightOfNew = 0.2;
+constexpr double kWeightOfNewStep = 0.2;
 constexpr int32_t kRowsToMeasure =
     8;  // fewer prompt rows say more about the weights' reading than about a row
-
-void Mix(double value, double* mean) {
-  *mean = *mean == 0 ? value : *mean + kWeightOfNew * (value - *mean);
-}
 
 }  // namespace
 
 void StepTimes::Add(int32_t stage, BatchRows rows, double compute_us) {
   if (stage < 0 || stage >= static_cast<int32_t>(stages_.size())) return;
   StageTimes& times = stages_[stage];
-  Mix(compute_us, &times.step_us);
+  MixIn(compute_us, kWeightOfNewStep, &times.step_us);
   if (rows.prompt == 0) {
-    Mix(compute_us, &times.decode_us);
+    MixIn(compute_us, kWeightOfNewStep, &times.decode_us);
   } else if (rows.prompt >= kRowsToMeasure) {
     const double decode_us = rows.decode > 0 ? times.decode_us : 0;
-    Mix(std::max(compute_us - decode_us, compute_us * 0.1) / rows.prompt, &times.prompt_row_us);
+    MixIn(std::max(compute_us - decode_us, compute_us * 0.1) / rows.prompt, kWeightOfNewStep,
+          &times.prompt_row_us);
   }
 }
 

@@ -30,10 +30,6 @@ constexpr ToolCallMarks kToolCallMarks[] = {
     {"<function_call>", "</function_call>"},
 };
 
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
-}
-
 bool IsName(const std::string& name) {
   return !name.empty() && name.size() <= kMaxNameBytes &&
          std::all_of(name.begin(), name.end(), [](unsigned char c) {
@@ -148,9 +144,9 @@ absl::StatusOr<Tools> ReadTools(const Json& body) {
     ASSIGN_OR_RETURN(chosen, ReadChoice(choice, tools.names, &only));
   }
   if (chosen == Choice::kNone) return Tools{};
-  tools.json = Dump(list);
+  tools.json = engine::JsonText(list);
   if (chosen == Choice::kRequired) {
-    tools.schema = Dump(SchemaOfCalls(list, only));
+    tools.schema = engine::JsonText(SchemaOfCalls(list, only));
     RETURN_IF_ERROR(Prefixed(engine::Grammar::FromJsonSchema(tools.schema).status(), "tools"));
   }
   return tools;
@@ -272,10 +268,10 @@ std::vector<AnswerPart> ToolCallReader::CallsIn(std::string_view json) const {
         call.contains("arguments") ? call.find("arguments") : call.find("parameters");
     if (arguments == call.end()) return {};
     // Some models write the arguments as the API does, as text.
-    calls.push_back(
-        {.text = {},
-         .name = name,
-         .arguments = arguments->is_string() ? arguments->get<std::string>() : Dump(*arguments)});
+    calls.push_back({.text = {},
+                     .name = name,
+                     .arguments = arguments->is_string() ? arguments->get<std::string>()
+                                                         : engine::JsonText(*arguments)});
   }
   return calls;
 }

@@ -33,7 +33,7 @@ constexpr size_t kServerMemoryBytes = size_t{1}
                                       << 30;  // of gRPC's buffers; beyond it, new reads wait
 // A peer that connects and says nothing is not waited for.
 constexpr int kHandshakeTimeoutMs = 20'000;
-constexpr int kMaxHeaderBytes = 16 << 10;
+constexpr int kMaxMetadataBytes = 16 << 10;
 constexpr unsigned kCertificateReloadSeconds = 2;
 
 absl::Status CheckReadable(const std::string& path, const char* what) {
@@ -116,7 +116,7 @@ void ApplyServerOptions(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kStreamLookaheadBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
-  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxHeaderBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
   builder.SetResourceQuota(grpc::ResourceQuota("server").Resize(kServerMemoryBytes));
 }
 

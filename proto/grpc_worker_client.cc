@@ -17,7 +17,7 @@ namespace baton::wire {
 namespace {
 
 // A header holds the tokenizer: some 10 MB for the largest vocabularies.
-constexpr size_t kMaxHeaderBytes = size_t{256} << 20;
+constexpr size_t kMaxModelHeaderBytes = size_t{256} << 20;
 
 class GrpcWorkerClient : public WorkerClient {
  public:
@@ -90,7 +90,7 @@ class GrpcWorkerClient : public WorkerClient {
     absl::Status wrong;
     while (reader->Read(&chunk)) {
       if (chunk.offset() != header.size() ||
-          header.size() + chunk.data().size() > kMaxHeaderBytes ||
+          header.size() + chunk.data().size() > kMaxModelHeaderBytes ||
           chunk.hash() != XXH3_64bits(chunk.data().data(), chunk.data().size())) {
         wrong = DataLoss("worker {}: header of {}: a piece at byte {} is wrong", address_,
                          engine::Named(file_name), header.size());

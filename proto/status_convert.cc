@@ -4,14 +4,14 @@ namespace baton::wire {
 namespace {
 
 // Trailers that carry a message are bounded by HTTP/2 header limits (8 KiB by default).
-constexpr size_t kMaxMessageBytes = 4096;
+constexpr size_t kMaxStatusTextBytes = 4096;
 
 }  // namespace
 
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   return {static_cast<grpc::StatusCode>(status.code()),
-          std::string(Message(status).substr(0, kMaxMessageBytes))};
+          std::string(Message(status).substr(0, kMaxStatusTextBytes))};
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {

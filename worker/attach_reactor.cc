@@ -16,7 +16,7 @@ namespace baton::worker {
 namespace {
 
 // A coordinator that doesn't read for so many messages is as good as gone.
-constexpr size_t kMaxWaitingMessages = 4096;
+constexpr size_t kMaxUnreadMessages = 4096;
 constexpr absl::Duration kMinLease = absl::Milliseconds(200);
 constexpr absl::Duration kMaxLease = absl::Minutes(10);
 
@@ -26,7 +26,7 @@ class AttachReactor : public grpc::ServerBidiReactor<v1::CoordinatorMessage, v1:
       : context_(context),
         worker_(worker),
         outgoing_([this](const v1::WorkerMessage* message) { StartWrite(message); },
-                  kMaxWaitingMessages) {
+                  kMaxUnreadMessages) {
     StartRead(&incoming_);
   }
 

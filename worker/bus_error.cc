@@ -22,7 +22,7 @@ constexpr size_t kMaxPath = 512;
 char broken_path[kMaxPath];  // written once, between kNone and kSet
 enum State : int { kNone, kWriting, kSet };
 std::atomic<int> broken_state = kNone;
-std::atomic<uint64_t> bus_errors = 0;
+std::atomic<uint64_t> g_bus_errors = 0;
 
 // A line of /proc/self/maps: "begin-end perms offset device inode   path".
 struct Mapping {
@@ -90,7 +90,7 @@ void Note(std::string_view path) {
     broken_path[length] = '\0';
     broken_state = kSet;
   }
-  ++bus_errors;
+  ++g_bus_errors;
 }
 
 // Puts zeros in place of the rest of the mapping, so that the reader comes to its end.
@@ -98,7 +98,7 @@ bool Repair(uintptr_t address) {
   char buffer[4096];
   Mapping mapping;
   if (!FindMapping(address, buffer, &mapping)) return false;
-  if (mapping.path.empty()) return bus_errors > 0;  // another thread was here first
+  if (mapping.path.empty()) return g_bus_errors > 0;  // another thread was here first
   const uintptr_t page = address & ~(static_cast<uintptr_t>(sysconf(_SC_PAGE_SIZE)) - 1);
   void* zeros = mmap(reinterpret_cast<void*>(page), mapping.end - page, PROT_READ,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
@@ -129,7 +129,7 @@ void HandleBusErrors() {
   });
 }
 
-uint64_t BusErrorCount() { return bus_errors; }
+uint64_t BusErrorCount() { return g_bus_errors; }
 
 std::string BrokenFile() { return broken_state == kSet ? broken_path : ""; }
 

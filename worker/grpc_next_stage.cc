@@ -26,8 +26,8 @@ namespace {
 constexpr absl::Duration kConnectTimeout = absl::Seconds(3);
 constexpr absl::Duration kConnectSlice =
     absl::Milliseconds(50);  // between looks at whether connecting still makes sense
-constexpr size_t kMaxWaitingMessages = size_t{1}
-                                       << 16;  // the window bounds them; this is never reached
+// The window bounds them; this is never reached.
+constexpr size_t kMaxForwardMessages = size_t{1} << 16;
 
 // One stream. Owned by GrpcNextStage; gRPC's threads call the reactions.
 class ForwardStream : public grpc::ClientBidiReactor<v1::ForwardMessage, v1::ForwardCredit> {
@@ -38,7 +38,7 @@ class ForwardStream : public grpc::ClientBidiReactor<v1::ForwardMessage, v1::For
       : on_credit_(std::move(on_credit)),
         on_end_(std::move(on_end)),
         outgoing_([this](const v1::ForwardMessage* message) { StartWrite(message); },
-                  kMaxWaitingMessages) {
+                  kMaxForwardMessages) {
     stub->async()->Forward(&context_, this);
     AddHold();  // writes come from the compute thread
     StartRead(&credit_);

@@ -1,7 +1,5 @@
 #include "worker/kv_store.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -13,6 +11,7 @@
 
 #include "engine/base/pending_file.h"
 #include "engine/base/quote.h"
+#include "worker/content_hash.h"
 
 namespace baton::worker {
 namespace {
@@ -37,24 +36,11 @@ std::string FirstLine(const KvRecord& record) {
                      record.block_bytes);
 }
 
-struct FreeHashState {
-  void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
-};
-
-class Hash {
- public:
-  Hash() : state_(XXH3_createState()) { XXH3_64bits_reset(state_.get()); }
-  void Add(const void* bytes, size_t size) { XXH3_64bits_update(state_.get(), bytes, size); }
-  std::array<char, sizeof(uint64_t)> Bytes() const {  // little-endian
-    const uint64_t digest = XXH3_64bits_digest(state_.get());
-    std::array<char, sizeof(uint64_t)> bytes;
-    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(digest >> (8 * i));
-    return bytes;
-  }
-
- private:
-  const std::unique_ptr<XXH3_state_t, FreeHashState> state_;
-};
+std::array<char, sizeof(uint64_t)> LittleEndian(uint64_t value) {
+  std::array<char, sizeof(uint64_t)> bytes;
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(value >> (8 * i));
+  return bytes;
+}
 
 }  // namespace
 
@@ -87,7 +73,7 @@ absl::StatusOr<uint64_t> KvStore::Save(const KvRecord& record, const Source& rea
     if (!error) fs::permissions(folder_, fs::perms::owner_all, error);
     if (error) return Unknown("{}: cannot be created: {}", folder_, error.message());
   }
-  Hash hash;
+  ContentHash hash;
   const std::string line = FirstLine(record);
   const uint64_t bytes = line.size() + record.block_bytes * record.num_blocks + sizeof(uint64_t);
   const std::string path = PathOf(record);
@@ -107,7 +93,7 @@ absl::StatusOr<uint64_t> KvStore::Save(const KvRecord& record, const Source& rea
     hash.Add(block.data(), block.size());
     write(reinterpret_cast<const char*>(block.data()), block.size());
   }
-  const auto digest = hash.Bytes();
+  const auto digest = LittleEndian(hash.Digest());
   write(digest.data(), digest.size());
   RETURN_IF_ERROR(file->Commit());
   return bytes;
@@ -121,7 +107,7 @@ absl::StatusOr<uint64_t> KvStore::Restore(const KvRecord& record, const Sink& wr
   if (!file) return NotFound("{}: there is no such file", path);
   const std::string expected = FirstLine(record);
   std::string line(expected.size(), '\0');
-  Hash hash;
+  ContentHash hash;
   if (!file.read(line.data(), static_cast<std::streamsize>(line.size())) || line != expected)
     return DataLoss("{}: got {}, expected {}", path, engine::Named(line), engine::Named(expected));
   hash.Add(line.data(), line.size());
@@ -135,7 +121,8 @@ absl::StatusOr<uint64_t> KvStore::Restore(const KvRecord& record, const Sink& wr
   }
   std::array<char, sizeof(uint64_t)> digest = {};
   file.read(digest.data(), digest.size());
-  if (!file || digest != hash.Bytes() || file.peek() != std::ifstream::traits_type::eof())
+  if (!file || digest != LittleEndian(hash.Digest()) ||
+      file.peek() != std::ifstream::traits_type::eof())
     return DataLoss("{}: its contents do not have its hash", path);
   return line.size() + record.block_bytes * record.num_blocks + digest.size();
 }

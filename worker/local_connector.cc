@@ -17,9 +17,11 @@ absl::Status Gone(const std::string& address) {
   return Unavailable("worker {}: cannot be reached", address);
 }
 
+}  // namespace
+
 // Events of one link on their way to its coordinator. Those that arise inside a call of the
 // coordinator itself go through a thread of the link, so that it may hold a lock while it calls.
-class EventGate {
+class LocalConnector::EventGate {
  public:
   explicit EventGate(std::function<void(wire::WorkerEvent)> on_event)
       : on_event_(std::move(on_event)), later_(kMaxWaitingEvents) {}
@@ -53,9 +55,7 @@ class EventGate {
   std::function<void(wire::WorkerEvent)> on_event_;  // guarded by mutex_
   SerialExecutor later_;                             // ends first
 };
-thread_local const EventGate* EventGate::calling_ = nullptr;
-
-}  // namespace
+thread_local const LocalConnector::EventGate* LocalConnector::EventGate::calling_ = nullptr;
 
 class LocalConnector::Link : public wire::WorkerLink {
  public:

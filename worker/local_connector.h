@@ -28,6 +28,7 @@ class LocalConnector : public wire::WorkerConnector {
   std::unique_ptr<wire::WorkerClient> Connect(const std::string& address) override;
 
  private:
+  class EventGate;
   class Client;
   class Link;
   class Next;

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "proto/part_client.h"
+#include "worker/content_hash.h"
 
 namespace baton::worker {
 namespace {
@@ -27,11 +28,6 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kFetchBytes = 16 << 20;  // of one call; what an interruption may cost
 constexpr std::string_view kListSuffix = ".ranges";
-
-struct FreeHashState {
-  void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
-};
-using HashState = std::unique_ptr<XXH3_state_t, FreeHashState>;
 
 struct Range {
   uint64_t begin = 0;
@@ -166,18 +162,17 @@ absl::Status Fetch(const engine::PartFile& file, const Range& piece,
                    const std::function<bool(uint64_t bytes)>& advance) {
   absl::Status status;
   for (const auto& client : clients) {
-    const HashState hash(XXH3_createState());
-    XXH3_64bits_reset(hash.get());
+    ContentHash hash;
     const wire::PartRange range{.file_name = file.file_name,
                                 .file_bytes = file.bytes,
                                 .offset = piece.begin,
                                 .bytes = piece.end - piece.begin};
     status = client->Read(range, [&](uint64_t offset, std::string_view data) -> absl::Status {
-      XXH3_64bits_update(hash.get(), data.data(), data.size());
+      hash.Add(data.data(), data.size());
       RETURN_IF_ERROR(part->Write(offset, data));
       return advance(data.size()) ? absl::OkStatus() : Cancelled("loading was given up");
     });
-    if (status.ok()) return part->Complete(piece, XXH3_64bits_digest(hash.get()));
+    if (status.ok()) return part->Complete(piece, hash.Digest());
     if (absl::IsCancelled(status) || absl::IsResourceExhausted(status)) return status;
   }
   return Prefixed(status, "no source has the bytes");

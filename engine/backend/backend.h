@@ -57,6 +57,15 @@ struct Weight {
   std::shared_ptr<DeviceBuffer> storage;  // null where the mapping is used
 };
 
+// What a weight's activations are rounded to before they meet it.
+inline kernels::ActivationFormat FormatOf(const Weight& weight) {
+  return kernels::TraitsOf(weight.type).activation;
+}
+// The values of an F32 weight, such as a norm's or a bias; null: none.
+inline const float* FloatsOf(const Weight* weight) {
+  return weight != nullptr ? static_cast<const float*>(weight->data) : nullptr;
+}
+
 // The KV cache of one layer: a pool of blocks of kKvBlockPositions positions. What a block looks
 // like inside is the backend's own affair.
 struct KvLayer {

@@ -42,10 +42,6 @@ class HeapBuffer final : public DeviceBuffer {
   size_t bytes_;
 };
 
-const float* Floats(const Weight* weight) {
-  return weight != nullptr ? static_cast<const float*>(weight->data) : nullptr;
-}
-
 UnaryOp OpOf(ActivationKind kind) {
   switch (kind) {
     case ActivationKind::kSilu:
@@ -153,7 +149,7 @@ void CpuBackend::Norm(NormKind kind, float eps, Activations x, const Weight* wei
                       const Weight* bias, Activations out) {
   const auto norm = kind == NormKind::kRms ? kernels_->rms_norm : kernels_->layer_norm;
   ForRows(x, [&](int32_t r) {
-    norm(x.data + r * x.stride, x.cols, eps, Floats(weight), Floats(bias),
+    norm(x.data + r * x.stride, x.cols, eps, FloatsOf(weight), FloatsOf(bias),
          out.data + r * out.stride);
   });
 }
@@ -168,7 +164,7 @@ void CpuBackend::Add(Activations a, Activations b, float scale, Activations out)
 void CpuBackend::AddBias(Activations x, const Weight& bias) {
   ForRows(x, [&](int32_t r) {
     float* row = x.data + r * x.stride;
-    kernels_->add_scaled(row, Floats(&bias), 1.0f, x.cols, row);
+    kernels_->add_scaled(row, FloatsOf(&bias), 1.0f, x.cols, row);
   });
 }
 

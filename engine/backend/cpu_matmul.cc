@@ -11,14 +11,6 @@ using kernels::ActivationFormat;
 using kernels::MatMulArgs;
 using kernels::RoundedRows;
 
-ActivationFormat FormatOf(const Weight& weight) {
-  return kernels::TraitsOf(weight.type).activation;
-}
-
-const float* BiasOf(const Weight* bias) {
-  return bias != nullptr ? static_cast<const float*>(bias->data) : nullptr;
-}
-
 RoundedRows RowOf(const RoundedRows& all, ActivationFormat format, int32_t cols, int64_t row) {
   return {all.values + row * all.stride, all.scales + row * (cols / ActivationGroup(format)),
           all.sums + row * (cols / 16), all.stride};
@@ -101,7 +93,7 @@ void CpuBackend::MultiplyTargets(Activations x, std::span<const MatMulTarget> ta
                      .x = x.data,
                      .x_stride = x.stride,
                      .rounded = rounded[static_cast<size_t>(FormatOf(weight))],
-                     .bias = BiasOf(target.bias),
+                     .bias = FloatsOf(target.bias),
                      .out = target.out.data,
                      .out_stride = target.out.stride},
                     weight, thread, begin, end);
@@ -170,7 +162,7 @@ void CpuBackend::ExpertMatMul(const Routing& routing, Activations x, const Weigh
   pool_.Run([&](int thread) {
     const Share share = ShareOf(weight.ne[1], thread, pool_.size(), kernels::kPanelRows);
     for (int32_t e = 0; e < experts; ++e) {
-      const float* bias_row = BiasOf(bias);
+      const float* bias_row = FloatsOf(bias);
       MatMulColumns(
           {.weight = static_cast<const uint8_t*>(weight.data) + e * weight.ne[1] * row_bytes,
            .weight_row_bytes = row_bytes,

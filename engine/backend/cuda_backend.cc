@@ -19,10 +19,6 @@ using kernels::UnaryOp;
 
 CudaMatrix MatrixOf(Activations a) { return {a.data, a.rows, a.cols, a.stride}; }
 
-const float* Floats(const Weight* weight) {
-  return weight != nullptr ? static_cast<const float*>(weight->data) : nullptr;
-}
-
 size_t IndexOf(ActivationKind kind) {
   switch (kind) {
     case ActivationKind::kSilu:
@@ -246,14 +242,14 @@ void CudaBackend::Norm(NormKind kind, float eps, Activations x, const Weight* we
                        const Weight* bias, Activations out) {
   if (!Ready()) return;
   const auto norm = kind == NormKind::kRms ? cuda_.rms_norm : cuda_.layer_norm;
-  norm(eps, MatrixOf(x), Floats(weight), Floats(bias), MatrixOf(out), stream_);
+  norm(eps, MatrixOf(x), FloatsOf(weight), FloatsOf(bias), MatrixOf(out), stream_);
 }
 
 void CudaBackend::Add(Activations a, Activations b, float scale, Activations out) {
   if (Ready()) cuda_.add_scaled(MatrixOf(a), MatrixOf(b), scale, MatrixOf(out), stream_);
 }
 void CudaBackend::AddBias(Activations x, const Weight& bias) {
-  if (Ready()) cuda_.add_bias(MatrixOf(x), Floats(&bias), stream_);
+  if (Ready()) cuda_.add_bias(MatrixOf(x), FloatsOf(&bias), stream_);
 }
 void CudaBackend::Scale(Activations x, float factor) {
   if (Ready()) cuda_.scale(MatrixOf(x), factor, stream_);

@@ -15,14 +15,6 @@ using kernels::RoundedRows;
 constexpr ActivationFormat kFormats[] = {ActivationFormat::kFloat, ActivationFormat::kInt8By32,
                                          ActivationFormat::kInt8By256};
 
-ActivationFormat FormatOf(const Weight& weight) {
-  return kernels::TraitsOf(weight.type).activation;
-}
-
-const float* BiasOf(const Weight* bias) {
-  return bias != nullptr ? static_cast<const float*>(bias->data) : nullptr;
-}
-
 CudaMatMulArgs ArgsOf(const Weight& weight, Activations x, const RoundedRows& rounded,
                       Activations out) {
   return {.type = weight.type,
@@ -71,7 +63,7 @@ void CudaBackend::MatMul(Activations x, std::span<const MatMulTarget> targets) {
       is_rounded = true;
       if (!status_.ok()) return;
       CudaMatMulArgs args = ArgsOf(*target.weight, x, rounded, target.out);
-      args.bias = BiasOf(target.bias);
+      args.bias = FloatsOf(target.bias);
       cuda_.matmul(args, stream_);
     }
   }
@@ -92,7 +84,7 @@ void CudaBackend::FineMatMul(Activations x, std::span<const MatMulTarget> target
       CudaMatMulArgs args = ArgsOf(*target.weight, x, rounded, parts);
       args.rows = parts.rows;
       cuda_.matmul(args, stream_);
-      cuda_.add_fine_parts({parts.data, parts.rows, cols, cols}, BiasOf(target.bias),
+      cuda_.add_fine_parts({parts.data, parts.rows, cols, cols}, FloatsOf(target.bias),
                            {target.out.data, target.out.rows, target.out.cols, target.out.stride},
                            stream_);
     }
@@ -138,7 +130,7 @@ Routing CudaBackend::Route(const RouterParams& params, Activations logits) {
                .num_used_groups = params.num_used_groups,
                .normalize = params.normalize,
                .scale = params.scale,
-               .selection_bias = BiasOf(params.selection_bias),
+               .selection_bias = FloatsOf(params.selection_bias),
                .experts = static_cast<int32_t*>(routing.experts->data()),
                .weights = static_cast<float*>(routing.weights->data())},
               stream_);
@@ -153,7 +145,7 @@ void CudaBackend::ExpertMatMul(const Routing& routing, Activations x, const Weig
   const RoundedRows rounded = Round(FormatOf(weight), x, false);
   if (!status_.ok()) return;
   CudaMatMulArgs args = ArgsOf(weight, x, rounded, out);
-  args.bias = BiasOf(bias);
+  args.bias = FloatsOf(bias);
   const int32_t slots_per_row = shared ? routing.num_used : 1;
   if (slots < kSlotsWorthGrouping) {
     ExpertMatMulBySlot(routing, slots_per_row, args);

@@ -29,4 +29,9 @@ absl::StatusOr<nlohmann::ordered_json> ParseJson(std::string_view text, std::str
   }
 }
 
+std::string JsonText(const nlohmann::ordered_json& document) {
+  return document.dump(-1, ' ', /*ensure_ascii=*/false,
+                       nlohmann::ordered_json::error_handler_t::replace);
+}
+
 }  // namespace baton::engine

@@ -9,7 +9,7 @@
 namespace baton::engine {
 namespace {
 
-constexpr int kValues = 32;
+constexpr int kCodeBookValues = 32;
 constexpr int kTries = 7;  // scales tried on each side of the obvious one
 
 struct CodeBook {
@@ -40,7 +40,7 @@ struct Fit {
 };
 Fit FitWith(const float* values, float inverse) {
   Fit fit;
-  for (int i = 0; i < kValues; ++i) {
+  for (int i = 0; i < kCodeBookValues; ++i) {
     const float q = kBook.value[NearestIndex(values[i] * inverse)];
     const float weight = values[i] * values[i];
     fit.xq += weight * q * values[i];
@@ -68,15 +68,15 @@ float BestScale(const float* values, float extreme) {
 
 void QuantizeBlock(const float* values, kernels::BlockIQ4_NL* block) {
   float extreme = 0;
-  for (int i = 0; i < kValues; ++i) {
+  for (int i = 0; i < kCodeBookValues; ++i) {
     if (std::fabs(values[i]) > std::fabs(extreme)) extreme = values[i];
   }
   const float scale = std::fabs(extreme) < kTinyGroup ? 0 : BestScale(values, extreme);
   const float inverse = scale != 0 ? 1.0f / scale : 0;
   block->d = ToHalf(scale);
-  for (int j = 0; j < kValues / 2; ++j) {
+  for (int j = 0; j < kCodeBookValues / 2; ++j) {
     const int low = NearestIndex(values[j] * inverse);
-    const int high = NearestIndex(values[j + kValues / 2] * inverse);
+    const int high = NearestIndex(values[j + kCodeBookValues / 2] * inverse);
     block->qs[j] = static_cast<uint8_t>(low | high << 4);
   }
 }

@@ -8,21 +8,21 @@
 namespace baton::engine {
 namespace {
 
-constexpr int kValues = 32;
+constexpr int kLegacyValues = 32;
 
 struct Range {
   float min;
   float max;
 };
 Range RangeOf(const float* values) {
-  const auto [min, max] = std::minmax_element(values, values + kValues);
+  const auto [min, max] = std::minmax_element(values, values + kLegacyValues);
   return {*min, *max};
 }
 
 // The value of the largest magnitude, with its sign.
 float Extreme(const float* values) {
   float extreme = 0;
-  for (int i = 0; i < kValues; ++i) {
+  for (int i = 0; i < kLegacyValues; ++i) {
     if (std::fabs(values[i]) > std::fabs(extreme)) extreme = values[i];
   }
   return extreme;
@@ -38,12 +38,12 @@ float Inverse(float scale) {
 template <typename Quantize>
 void PackNibbles(const float* values, uint8_t* bytes, uint8_t* fifth_bits, Quantize quantize) {
   uint32_t high = 0;
-  for (int j = 0; j < kValues / 2; ++j) {
+  for (int j = 0; j < kLegacyValues / 2; ++j) {
     const int low_q = quantize(values[j]);
-    const int high_q = quantize(values[j + kValues / 2]);
+    const int high_q = quantize(values[j + kLegacyValues / 2]);
     bytes[j] = static_cast<uint8_t>((low_q & 15) | (high_q & 15) << 4);
     high |= static_cast<uint32_t>(low_q >> 4 & 1) << j;
-    high |= static_cast<uint32_t>(high_q >> 4 & 1) << (j + kValues / 2);
+    high |= static_cast<uint32_t>(high_q >> 4 & 1) << (j + kLegacyValues / 2);
   }
   if (fifth_bits == nullptr) return;
   for (int i = 0; i < 4; ++i) fifth_bits[i] = static_cast<uint8_t>(high >> (8 * i) & 255);
@@ -94,7 +94,7 @@ void QuantizeBlock(const float* values, kernels::BlockQ8_0* block) {
   const float d = std::fabs(Extreme(values)) / 127.0f;
   const float inverse = Inverse(d);
   block->d = ToHalf(d);
-  for (int i = 0; i < kValues; ++i) {
+  for (int i = 0; i < kLegacyValues; ++i) {
     // Ties away from zero, as the format's tools do.
     block->qs[i] = static_cast<int8_t>(Clamped(std::round(values[i] * inverse), -127, 127));
   }

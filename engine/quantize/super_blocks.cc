@@ -10,7 +10,7 @@
 namespace baton::engine {
 namespace {
 
-constexpr int kValues = 256;
+constexpr int kSuperBlockValues = 256;
 constexpr int kAffineGroups = 8;  // of 32 values
 constexpr int kAffineSize = 32;
 constexpr int kSymmetricGroups = 16;  // of 16 values
@@ -77,7 +77,7 @@ void QuantizeAffine(const float* values, float max_q, SearchSteps steps, Block* 
 
 // Two groups share 32 bytes, a nibble each.
 void PackNibbles(const uint8_t* q, uint8_t* bytes) {
-  for (int pair = 0; pair < kValues / 64; ++pair) {
+  for (int pair = 0; pair < kSuperBlockValues / 64; ++pair) {
     for (int i = 0; i < 32; ++i) {
       const int low = q[64 * pair + i] & 15;
       const int high = q[64 * pair + 32 + i] & 15;
@@ -110,17 +110,18 @@ SymmetricScales RoundScales(const SymmetricFit<kSymmetricGroups>& fit) {
 }  // namespace
 
 void QuantizeBlock(const float* values, kernels::BlockQ4_K* block) {
-  uint8_t q[kValues];
+  uint8_t q[kSuperBlockValues];
   QuantizeAffine(values, 15, {.first = -1.0f, .step = 0.1f, .count = 20}, block, q);
   PackNibbles(q, block->qs);
 }
 
 void QuantizeBlock(const float* values, kernels::BlockQ5_K* block) {
-  uint8_t q[kValues];
+  uint8_t q[kSuperBlockValues];
   QuantizeAffine(values, 31, {.first = -0.5f, .step = 0.1f, .count = 15}, block, q);
   PackNibbles(q, block->qs);
   std::memset(block->qh, 0, sizeof(block->qh));
-  for (int i = 0; i < kValues; ++i) block->qh[i % 32] |= static_cast<uint8_t>(q[i] >> 4 << i / 32);
+  for (int i = 0; i < kSuperBlockValues; ++i)
+    block->qh[i % 32] |= static_cast<uint8_t>(q[i] >> 4 << i / 32);
 }
 
 void QuantizeBlock(const float* values, kernels::BlockQ6_K* block) {
@@ -130,7 +131,7 @@ void QuantizeBlock(const float* values, kernels::BlockQ6_K* block) {
   std::memset(block, 0, sizeof(*block));
   block->d = ToHalf(scales.d);
   if (scales.d == 0) return;
-  for (int i = 0; i < kValues; ++i) {
+  for (int i = 0; i < kSuperBlockValues; ++i) {
     const int group = i / kSymmetricSize;
     block->scales[group] = static_cast<int8_t>(scales.scale[group]);
     const float d = RoundedToHalf(scales.d) * static_cast<float>(scales.scale[group]);

@@ -16,6 +16,7 @@ namespace {
 using engine::TokenId;
 using testing::FakeCluster;
 using testing::FakeContinuation;
+using testing::FakePrompt;
 
 constexpr int32_t kLayers = 12;
 constexpr absl::Duration kPatience = absl::Seconds(60);
@@ -98,12 +99,6 @@ class Stream : public SequenceObserver {
   bool ended_ = false;
 };
 
-std::vector<TokenId> Prompt(int length, int seed) {
-  std::vector<TokenId> tokens(length);
-  for (int i = 0; i < length; ++i) tokens[i] = (seed * 7919 + i * 31) % 1000;
-  return tokens;
-}
-
 class RecoveryTest : public ::testing::Test {
  protected:
   void Build(int workers, int spares = 0) {
@@ -172,10 +167,10 @@ TEST_F(RecoveryTest, StreamsAreEqualToThoseAlone) {
   Build(3);
   ExpectReady();
   std::vector<std::shared_ptr<Stream>> streams;
-  for (int i = 0; i < 12; ++i) streams.push_back(Generate(Prompt(20 + i * 17, i % 3), 100));
+  for (int i = 0; i < 12; ++i) streams.push_back(Generate(FakePrompt(20 + i * 17, i % 3), 100));
   for (int i = 0; i < 12; ++i) {
     ASSERT_EQ(streams[i]->Wait(), absl::OkStatus());
-    EXPECT_EQ(streams[i]->tokens(), FakeContinuation(Prompt(20 + i * 17, i % 3), 100));
+    EXPECT_EQ(streams[i]->tokens(), FakeContinuation(FakePrompt(20 + i * 17, i % 3), 100));
   }
 }
 
@@ -184,7 +179,7 @@ TEST_F(RecoveryTest, AllStagesAreBusyAtOnce) {
   cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
   ExpectReady();
   std::vector<std::shared_ptr<Stream>> streams;
-  for (int i = 0; i < 6; ++i) streams.push_back(Generate(Prompt(20, i), 30));
+  for (int i = 0; i < 6; ++i) streams.push_back(Generate(FakePrompt(20, i), 30));
   for (const auto& stream : streams) ASSERT_EQ(stream->Wait(), absl::OkStatus());
   EXPECT_GE(cluster_.most_in_flight(), 3);
 }
@@ -197,7 +192,7 @@ TEST_F(RecoveryTest, LongPromptLetsStreamsRun) {
   ExpectReady();
   cluster_.SetStepTime(absl::Milliseconds(3), absl::Microseconds(30));
   std::vector<std::shared_ptr<Stream>> streams;
-  for (int i = 0; i < 4; ++i) streams.push_back(Generate(Prompt(8, i + 1), 1600));
+  for (int i = 0; i < 4; ++i) streams.push_back(Generate(FakePrompt(8, i + 1), 1600));
   for (const auto& stream : streams) stream->WaitForTokens(100);
   const auto median = [&](const std::vector<size_t>& first) {
     std::vector<absl::Duration> gaps;
@@ -210,7 +205,7 @@ TEST_F(RecoveryTest, LongPromptLetsStreamsRun) {
   const absl::Duration before = median({20, 20, 20, 20});
   std::vector<size_t> at;
   for (const auto& stream : streams) at.push_back(stream->num_tokens());
-  const auto prompt = Generate(Prompt(32768, 9), 1);
+  const auto prompt = Generate(FakePrompt(32768, 9), 1);
   ASSERT_EQ(prompt->Wait(), absl::OkStatus());
   EXPECT_LT(median(at), 2 * before) << "was " << before;
   for (const auto& stream : streams) {
@@ -224,12 +219,12 @@ TEST_F(RecoveryTest, SameWorkerComesBack) {
   cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
   ExpectReady();
   for (const std::string& address : {addresses_[0], addresses_[1], addresses_[2]}) {
-    const auto stream = Generate(Prompt(100, 1), 100);
+    const auto stream = Generate(FakePrompt(100, 1), 100);
     stream->WaitForTokens(20);
     cluster_.Kill(address);
     cluster_.Restart(address);
     ASSERT_EQ(stream->Wait(), absl::OkStatus());
-    EXPECT_EQ(stream->tokens(), FakeContinuation(Prompt(100, 1), 100));
+    EXPECT_EQ(stream->tokens(), FakeContinuation(FakePrompt(100, 1), 100));
     EXPECT_EQ(cluster_.loads(address), 2);
   }
   EXPECT_EQ(recovery_->snapshot().losses, 3u);
@@ -240,7 +235,7 @@ TEST_F(RecoveryTest, SurvivorsAreNotLoadedAgain) {
   ExpectReady();
   cluster_.Kill(addresses_[1]);
   cluster_.Restart(addresses_[1]);
-  ASSERT_EQ(Generate(Prompt(10, 1), 5)->Wait(), absl::OkStatus());
+  ASSERT_EQ(Generate(FakePrompt(10, 1), 5)->Wait(), absl::OkStatus());
   EXPECT_EQ(cluster_.loads(addresses_[0]), 1);
   EXPECT_EQ(cluster_.loads(addresses_[1]), 2);
   EXPECT_EQ(cluster_.loads(addresses_[2]), 1);
@@ -250,11 +245,11 @@ TEST_F(RecoveryTest, SpareTakesOver) {
   Build(2, 1);
   cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
   ExpectReady();
-  const auto stream = Generate(Prompt(100, 1), 100);
+  const auto stream = Generate(FakePrompt(100, 1), 100);
   stream->WaitForTokens(20);
   cluster_.Kill(addresses_[1]);
   ASSERT_EQ(stream->Wait(), absl::OkStatus());
-  EXPECT_EQ(stream->tokens(), FakeContinuation(Prompt(100, 1), 100));
+  EXPECT_EQ(stream->tokens(), FakeContinuation(FakePrompt(100, 1), 100));
   EXPECT_EQ(cluster_.loads(addresses_[2]), 1);
   EXPECT_EQ(cluster_.loads(addresses_[0]), 1);
 }
@@ -263,20 +258,20 @@ TEST_F(RecoveryTest, SurvivorsShareTheLayers) {
   Build(3);
   cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
   ExpectReady();
-  const auto stream = Generate(Prompt(100, 1), 100);
+  const auto stream = Generate(FakePrompt(100, 1), 100);
   stream->WaitForTokens(20);
   cluster_.Kill(addresses_[0]);
   ASSERT_EQ(stream->Wait(), absl::OkStatus());
-  EXPECT_EQ(stream->tokens(), FakeContinuation(Prompt(100, 1), 100));
+  EXPECT_EQ(stream->tokens(), FakeContinuation(FakePrompt(100, 1), 100));
   EXPECT_EQ(recovery_->snapshot().placement.size(), 2u);
   // When the lost one is back and nobody waits, all take part again.
   cluster_.Restart(addresses_[0]);
   for (int i = 0; i < 1000 && recovery_->snapshot().placement.size() < 3; ++i) {
     absl::SleepFor(absl::Milliseconds(10));
   }
-  const auto again = Generate(Prompt(100, 2), 50);
+  const auto again = Generate(FakePrompt(100, 2), 50);
   ASSERT_EQ(again->Wait(), absl::OkStatus());
-  EXPECT_EQ(again->tokens(), FakeContinuation(Prompt(100, 2), 50));
+  EXPECT_EQ(again->tokens(), FakeContinuation(FakePrompt(100, 2), 50));
   EXPECT_EQ(recovery_->snapshot().placement.size(), 3u);
 }
 
@@ -286,20 +281,20 @@ TEST_F(RecoveryTest, RequestsEndWithTheReasonWhenNobodyComes) {
   Build(2);
   cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
   ExpectReady();
-  const auto stream = Generate(Prompt(100, 1), 1000);
+  const auto stream = Generate(FakePrompt(100, 1), 1000);
   stream->WaitForTokens(20);
   cluster_.Kill(addresses_[1]);
   const absl::Status status = stream->Wait();
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_NE(Message(status).find("worker w1 at fake:2"), std::string_view::npos) << status;
   EXPECT_EQ(recovery_->snapshot().state, ClusterState::kFailed);
-  EXPECT_TRUE(absl::IsUnavailable(Generate(Prompt(10, 1), 5)->Wait()));
+  EXPECT_TRUE(absl::IsUnavailable(Generate(FakePrompt(10, 1), 5)->Wait()));
   // When it is back, so is the cluster.
   cluster_.Restart(addresses_[1]);
   for (int i = 0; i < 500 && recovery_->snapshot().state != ClusterState::kReady; ++i) {
     absl::SleepFor(absl::Milliseconds(10));
   }
-  EXPECT_EQ(Generate(Prompt(10, 1), 5)->Wait(), absl::OkStatus());
+  EXPECT_EQ(Generate(FakePrompt(10, 1), 5)->Wait(), absl::OkStatus());
 }
 
 TEST_F(RecoveryTest, ShortStopIsNoLoss) {
@@ -307,13 +302,13 @@ TEST_F(RecoveryTest, ShortStopIsNoLoss) {
   Build(2);
   cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
   ExpectReady();
-  const auto stream = Generate(Prompt(100, 1), 100);
+  const auto stream = Generate(FakePrompt(100, 1), 100);
   stream->WaitForTokens(20);
   cluster_.Stop(addresses_[1]);
   absl::SleepFor(absl::Milliseconds(300));
   cluster_.Continue(addresses_[1]);
   ASSERT_EQ(stream->Wait(), absl::OkStatus());
-  EXPECT_EQ(stream->tokens(), FakeContinuation(Prompt(100, 1), 100));
+  EXPECT_EQ(stream->tokens(), FakeContinuation(FakePrompt(100, 1), 100));
   EXPECT_EQ(recovery_->snapshot().losses, 0u);
 }
 
@@ -322,11 +317,11 @@ TEST_F(RecoveryTest, SilentWorkerIsLostAfterItsLease) {
   Build(2, 1);
   cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
   ExpectReady();
-  const auto stream = Generate(Prompt(100, 1), 100);
+  const auto stream = Generate(FakePrompt(100, 1), 100);
   stream->WaitForTokens(20);
   cluster_.Stop(addresses_[0]);
   ASSERT_EQ(stream->Wait(), absl::OkStatus());
-  EXPECT_EQ(stream->tokens(), FakeContinuation(Prompt(100, 1), 100));
+  EXPECT_EQ(stream->tokens(), FakeContinuation(FakePrompt(100, 1), 100));
   cluster_.Continue(addresses_[0]);
 }
 
@@ -354,13 +349,13 @@ TEST_F(RecoveryTest, PoisonousRequestEndsAlone) {
   ExpectReady();
   // Greedy answers that do not touch the token, one before and many beside the poison.
   cluster_.FailOnToken(999, Internal("NaN in layer 3"));
-  std::vector<TokenId> poison = Prompt(10, 2);
+  std::vector<TokenId> poison = FakePrompt(10, 2);
   poison.push_back(999);
   std::vector<std::shared_ptr<Stream>> streams;
   std::vector<int> seeds;
   for (int seed = 1; streams.size() < 4; ++seed) {
-    const auto want = FakeContinuation(Prompt(20, seed), 30);
-    const auto prompt = Prompt(20, seed);
+    const auto want = FakeContinuation(FakePrompt(20, seed), 30);
+    const auto prompt = FakePrompt(20, seed);
     if (std::count(want.begin(), want.end(), 999) + std::count(prompt.begin(), prompt.end(), 999) >
         0)
       continue;
@@ -371,7 +366,7 @@ TEST_F(RecoveryTest, PoisonousRequestEndsAlone) {
   EXPECT_TRUE(absl::IsInternal(bad->Wait()));
   for (size_t i = 0; i < streams.size(); ++i) {
     EXPECT_EQ(streams[i]->Wait(), absl::OkStatus());
-    EXPECT_EQ(streams[i]->tokens(), FakeContinuation(Prompt(20, seeds[i]), 30));
+    EXPECT_EQ(streams[i]->tokens(), FakeContinuation(FakePrompt(20, seeds[i]), 30));
   }
 }
 
@@ -379,12 +374,12 @@ TEST_F(RecoveryTest, DrainMovesLayersAndLosesNothing) {
   Build(2, 1);
   cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
   ExpectReady();
-  const auto stream = Generate(Prompt(100, 1), 200);
+  const auto stream = Generate(FakePrompt(100, 1), 200);
   stream->WaitForTokens(20);
   ASSERT_EQ(recovery_->Drain("w1", absl::Now() + kPatience), absl::OkStatus());
   cluster_.Kill(addresses_[1]);
   ASSERT_EQ(stream->Wait(), absl::OkStatus());
-  EXPECT_EQ(stream->tokens(), FakeContinuation(Prompt(100, 1), 200));
+  EXPECT_EQ(stream->tokens(), FakeContinuation(FakePrompt(100, 1), 200));
   EXPECT_TRUE(absl::IsNotFound(recovery_->Drain("nobody", absl::Now())));
 }
 
@@ -392,13 +387,13 @@ TEST_F(RecoveryTest, CancelledStreamEndsAndOthersGoOn) {
   Build(2);
   cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
   ExpectReady();
-  const auto gone = Generate(Prompt(100, 1), 1000);
-  const auto stays = Generate(Prompt(100, 2), 50);
+  const auto gone = Generate(FakePrompt(100, 1), 1000);
+  const auto stays = Generate(FakePrompt(100, 2), 50);
   gone->WaitForTokens(5);
   pipeline_->Cancel(1);
   EXPECT_TRUE(absl::IsCancelled(gone->Wait()));
   EXPECT_EQ(stays->Wait(), absl::OkStatus());
-  EXPECT_EQ(stays->tokens(), FakeContinuation(Prompt(100, 2), 50));
+  EXPECT_EQ(stays->tokens(), FakeContinuation(FakePrompt(100, 2), 50));
 }
 
 // Kills at random, sometimes two at once, while eight streams run: all of them have the tokens of
@@ -412,7 +407,7 @@ TEST_F(RecoveryTest, RandomKillsChangeNothing) {
   cluster_.SetStepTime(absl::Microseconds(200), absl::Microseconds(2));
   ExpectReady();
   std::vector<std::shared_ptr<Stream>> streams;
-  for (int i = 0; i < 8; ++i) streams.push_back(Generate(Prompt(30 + 10 * i, i), 500));
+  for (int i = 0; i < 8; ++i) streams.push_back(Generate(FakePrompt(30 + 10 * i, i), 500));
   for (int kill = 0; kill < 30; ++kill) {
     absl::SleepFor(absl::Milliseconds(draw(5, 60)));
     const std::string first = addresses_[draw(0, 3)], second = addresses_[draw(0, 3)];
@@ -425,7 +420,7 @@ TEST_F(RecoveryTest, RandomKillsChangeNothing) {
   }
   for (int i = 0; i < 8; ++i) {
     ASSERT_EQ(streams[i]->Wait(), absl::OkStatus());
-    EXPECT_EQ(streams[i]->tokens(), FakeContinuation(Prompt(30 + 10 * i, i), 500));
+    EXPECT_EQ(streams[i]->tokens(), FakeContinuation(FakePrompt(30 + 10 * i, i), 500));
   }
   const SchedulerStats stats = pipeline_->stats().scheduler;
   EXPECT_GT(stats.restarts, 5u);

@@ -17,6 +17,7 @@ using engine::RowResult;
 using engine::TokenId;
 using testing::FakeContinuation;
 using testing::FakeNextToken;
+using testing::FakePrompt;
 
 struct Recorder : SequenceObserver {
   std::vector<TokenId> tokens;
@@ -43,12 +44,6 @@ struct Recorder : SequenceObserver {
     status = with;
   }
 };
-
-std::vector<TokenId> Prompt(int length, TokenId first = 1) {
-  std::vector<TokenId> tokens(length);
-  for (int i = 0; i < length; ++i) tokens[i] = (first * 7919 + i * 31) % 1000;
-  return tokens;
-}
 
 // A scheduler and the model behind it, without stages: KV blocks that remember tokens.
 class Driver {
@@ -132,15 +127,15 @@ SchedulerOptions Options(int32_t stages = 2) {
 
 TEST(SchedulerTest, OneSequenceIsContinued) {
   Driver driver(Options());
-  const auto recorder = driver.Add(Prompt(100), 40);
+  const auto recorder = driver.Add(FakePrompt(100), 40);
   driver.RunAll();
-  EXPECT_EQ(recorder->tokens, FakeContinuation(Prompt(100), 40));
+  EXPECT_EQ(recorder->tokens, FakeContinuation(FakePrompt(100), 40));
   EXPECT_EQ(recorder->reason, EndReason::kLength);
 }
 
 TEST(SchedulerTest, ObserverEndsIt) {
   Driver driver(Options());
-  const auto recorder = driver.Add(Prompt(10), 40);
+  const auto recorder = driver.Add(FakePrompt(10), 40);
   recorder->stop_after = 5;
   driver.RunAll();
   EXPECT_EQ(recorder->tokens.size(), 5u);
@@ -150,7 +145,7 @@ TEST(SchedulerTest, ObserverEndsIt) {
 
 TEST(SchedulerTest, ContextEndsIt) {
   Driver driver(Options());
-  const auto recorder = driver.Add(Prompt(1000), 1 << 20);
+  const auto recorder = driver.Add(FakePrompt(1000), 1 << 20);
   driver.RunAll();
   EXPECT_EQ(recorder->tokens.size(), 24u);
   EXPECT_EQ(recorder->reason, EndReason::kLength);
@@ -159,7 +154,7 @@ TEST(SchedulerTest, ContextEndsIt) {
 TEST(SchedulerTest, DecodeIsDividedIntoAsManyGroupsAsStages) {
   for (const int32_t stages : {1, 2, 3, 4}) {
     Driver driver(Options(stages));
-    for (int i = 0; i < 8; ++i) driver.Add(Prompt(5, i + 1), 100);
+    for (int i = 0; i < 8; ++i) driver.Add(FakePrompt(5, i + 1), 100);
     for (int i = 0; i < 60; ++i) {
       driver.Send();
       if (i < 30) {
@@ -183,7 +178,7 @@ TEST(SchedulerTest, ChunksOfAPromptFollowEachOther) {
   SchedulerOptions options = Options(3);
   options.chunk_rows = 32;
   Driver driver(options);
-  driver.Add(Prompt(500), 1);
+  driver.Add(FakePrompt(500), 1);
   driver.Send();
   ASSERT_EQ(driver.sent.size(), 4u);
   for (const auto& batch : driver.sent) EXPECT_EQ(batch->rows(), 32);
@@ -194,13 +189,13 @@ TEST(SchedulerTest, LongPromptNeitherStallsStreamsNorShortPrompts) {
   SchedulerOptions options = Options(1);
   options.chunk_rows = 16;
   Driver driver(options);
-  const auto stream = driver.Add(Prompt(4, 1), 1000);
+  const auto stream = driver.Add(FakePrompt(4, 1), 1000);
   for (int i = 0; i < 5; ++i) {
     driver.Send();
     driver.Receive();
   }
-  driver.Add(Prompt(900, 2), 1);
-  const auto brief = driver.Add(Prompt(20, 3), 1);
+  driver.Add(FakePrompt(900, 2), 1);
+  const auto brief = driver.Add(FakePrompt(20, 3), 1);
   const size_t before = stream->tokens.size();
   for (int i = 0; i < 8; ++i) {
     driver.Send();
@@ -212,10 +207,10 @@ TEST(SchedulerTest, LongPromptNeitherStallsStreamsNorShortPrompts) {
 
 TEST(SchedulerTest, EqualPromptsAreComputedOnce) {
   Driver driver(Options());
-  const auto first = driver.Add(Prompt(200), 10);
+  const auto first = driver.Add(FakePrompt(200), 10);
   driver.RunAll();
   const uint64_t computed = driver.scheduler().stats().prompt_tokens;
-  const auto second = driver.Add(Prompt(200), 10);
+  const auto second = driver.Add(FakePrompt(200), 10);
   driver.RunAll();
   EXPECT_EQ(second->tokens, first->tokens);
   EXPECT_EQ(first->cached, 0);
@@ -225,9 +220,9 @@ TEST(SchedulerTest, EqualPromptsAreComputedOnce) {
 
 TEST(SchedulerTest, PrefixIsSharedWhileItIsOnItsWay) {
   Driver driver(Options(2));
-  const auto first = driver.Add(Prompt(100), 5);
+  const auto first = driver.Add(FakePrompt(100), 5);
   driver.Send();
-  const auto second = driver.Add(Prompt(100), 5);
+  const auto second = driver.Add(FakePrompt(100), 5);
   driver.RunAll();
   EXPECT_EQ(second->cached, 96);
   EXPECT_EQ(second->tokens, first->tokens);
@@ -239,10 +234,10 @@ TEST(SchedulerTest, PreemptsTheYoungestAndReplaysIt) {
   options.num_kv_blocks = 10;
   Driver driver(options);
   std::vector<std::shared_ptr<Recorder>> recorders;
-  for (int i = 0; i < 4; ++i) recorders.push_back(driver.Add(Prompt(40, i + 1), 100));
+  for (int i = 0; i < 4; ++i) recorders.push_back(driver.Add(FakePrompt(40, i + 1), 100));
   driver.RunAll();
   for (int i = 0; i < 4; ++i)
-    EXPECT_EQ(recorders[i]->tokens, FakeContinuation(Prompt(40, i + 1), 100));
+    EXPECT_EQ(recorders[i]->tokens, FakeContinuation(FakePrompt(40, i + 1), 100));
   EXPECT_GT(driver.scheduler().stats().preemptions, 0u);
   EXPECT_EQ(recorders[0]->starts, 1);
 }
@@ -251,10 +246,10 @@ TEST(SchedulerTest, HigherPriorityGoesFirst) {
   SchedulerOptions options = Options(1);
   options.max_sequences = 1;
   Driver driver(options);
-  const auto running = driver.Add(Prompt(4, 1), 3);
+  const auto running = driver.Add(FakePrompt(4, 1), 3);
   driver.Send();
-  const auto low = driver.Add(Prompt(4, 2), 1, 0);
-  const auto high = driver.Add(Prompt(4, 3), 1, 5);
+  const auto low = driver.Add(FakePrompt(4, 2), 1, 0);
+  const auto high = driver.Add(FakePrompt(4, 3), 1, 5);
   while (!high->ended) {
     EXPECT_FALSE(low->ended);
     driver.Receive();
@@ -265,14 +260,14 @@ TEST(SchedulerTest, HigherPriorityGoesFirst) {
 
 TEST(SchedulerTest, CancelFreesBlocksAtOnce) {
   Driver driver(Options());
-  const auto recorder = driver.Add(Prompt(500), 10);
-  const auto other = driver.Add(Prompt(50, 2), 10);
+  const auto recorder = driver.Add(FakePrompt(500), 10);
+  const auto other = driver.Add(FakePrompt(50, 2), 10);
   driver.Send();
   EXPECT_TRUE(driver.scheduler().Cancel(1, Cancelled("gone")));
   EXPECT_TRUE(recorder->ended);
   EXPECT_TRUE(absl::IsCancelled(recorder->status));
   driver.RunAll();
-  EXPECT_EQ(other->tokens, FakeContinuation(Prompt(50, 2), 10));
+  EXPECT_EQ(other->tokens, FakeContinuation(FakePrompt(50, 2), 10));
   EXPECT_EQ(driver.scheduler().stats().kv_blocks_used, 0);
   EXPECT_FALSE(driver.scheduler().Cancel(1, Cancelled("gone")));
 }
@@ -281,11 +276,11 @@ TEST(SchedulerTest, QueueIsBounded) {
   SchedulerOptions options = Options();
   options.max_waiting = 2;
   Driver driver(options);
-  driver.Add(Prompt(4, 1), 1);
-  driver.Add(Prompt(4, 2), 1);
+  driver.Add(FakePrompt(4, 1), 1);
+  driver.Add(FakePrompt(4, 2), 1);
   SequenceRequest request;
   request.id = 99;
-  request.tokens = Prompt(4);
+  request.tokens = FakePrompt(4);
   request.observer = std::make_shared<Recorder>();
   EXPECT_TRUE(absl::IsResourceExhausted(driver.scheduler().Add(request)));
   driver.RunAll();
@@ -296,7 +291,7 @@ TEST(SchedulerTest, DeadlineEndsIt) {
   const auto recorder = std::make_shared<Recorder>();
   SequenceRequest request;
   request.id = 7;
-  request.tokens = Prompt(4);
+  request.tokens = FakePrompt(4);
   request.max_new_tokens = 5;
   request.deadline = absl::UnixEpoch() + absl::Seconds(5);
   request.observer = recorder;
@@ -310,7 +305,7 @@ TEST(SchedulerTest, DeadlineEndsIt) {
 
 TEST(SchedulerTest, ForeignResultsAreRefused) {
   Driver driver(Options());
-  driver.Add(Prompt(4), 5);
+  driver.Add(FakePrompt(4), 5);
   driver.Send();
   const uint64_t id = driver.sent.front()->id;
   EXPECT_TRUE(absl::IsInternal(driver.scheduler().OnResults(id + 1, {})));
@@ -328,7 +323,7 @@ TEST(SchedulerTest, ForeignResultsAreRefused) {
 
 TEST(SchedulerTest, MicroBatchThatAlwaysFailsEndsItsSequences) {
   Driver driver(Options());
-  const auto recorder = driver.Add(Prompt(4), 5);
+  const auto recorder = driver.Add(FakePrompt(4), 5);
   for (int i = 0; i < 2; ++i) {
     driver.Send();
     driver.scheduler().OnFailure(driver.sent.front()->id, Internal("it broke"));
@@ -344,14 +339,14 @@ TEST(SchedulerTest, ScoresEveryPosition) {
   const auto recorder = std::make_shared<Recorder>();
   SequenceRequest request;
   request.id = 1;
-  request.tokens = Prompt(300);
+  request.tokens = FakePrompt(300);
   request.kind = engine::OutputKind::kLogits;
   request.first_output = 290;
   request.observer = recorder;
   ASSERT_TRUE(driver.scheduler().Add(request).ok());
   driver.RunAll();
   ASSERT_EQ(recorder->tokens.size(), 10u);
-  const std::vector<TokenId> prompt = Prompt(300);
+  const std::vector<TokenId> prompt = FakePrompt(300);
   for (int i = 0; i < 10; ++i) {
     EXPECT_EQ(recorder->tokens[i], FakeNextToken(std::span(prompt).first(291 + i)));
   }
@@ -362,7 +357,7 @@ TEST(SchedulerTest, RightGuessesSaveTrips) {
     SchedulerOptions options = Options(1);
     options.speculation = speculation;
     Driver driver(options, {.vocab_size = 1});  // always the same token
-    const auto recorder = driver.Add(Prompt(4), 100);
+    const auto recorder = driver.Add(FakePrompt(4), 100);
     driver.RunAll();
     EXPECT_EQ(recorder->tokens.size(), 100u);
     const SchedulerStats stats = driver.scheduler().stats();
@@ -424,7 +419,7 @@ TEST(SchedulerTest, ResultsDoNotDependOnBatching) {
     while (id < kRequests || !driver.sent.empty() || !driver.scheduler().idle()) {
       if (id < kRequests && draw(0, 2) == 0) {
         Request& request = requests.emplace_back();
-        request.tokens = Prompt(draw(1, 4) * 50, draw(1, 5));  // many have a prefix in common
+        request.tokens = FakePrompt(draw(1, 4) * 50, draw(1, 5));  // many have a prefix in common
         for (int i = draw(0, 20); i > 0; --i) request.tokens.push_back(draw(0, 999));
         request.max_new = draw(1, 120);
         request.recorder = driver.Add(request.tokens, request.max_new, draw(0, 1));

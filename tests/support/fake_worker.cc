@@ -46,6 +46,12 @@ std::vector<TokenId> FakeContinuation(std::vector<TokenId> tokens, int count,
   return next;
 }
 
+std::vector<TokenId> FakePrompt(int length, int seed) {
+  std::vector<TokenId> tokens(length);
+  for (int i = 0; i < length; ++i) tokens[i] = (seed * 7919 + i * 31) % 1000;
+  return tokens;
+}
+
 using Listener = std::function<void(wire::WorkerEvent)>;
 
 struct FakeCluster::State {

@@ -31,6 +31,9 @@ engine::TokenId FakeNextToken(std::span<const engine::TokenId> tokens, const Fak
 std::vector<engine::TokenId> FakeContinuation(std::vector<engine::TokenId> tokens, int count,
                                               const FakeModel& model = {});
 
+// A prompt of its own for each seed.
+std::vector<engine::TokenId> FakePrompt(int length, int seed = 1);
+
 // All fake workers of a test, found by address. Any thread.
 class FakeCluster : public wire::WorkerConnector {
  public:

@@ -13,7 +13,7 @@
 namespace baton::engine::jinja {
 namespace {
 
-using Kind = Sequence::Kind;
+using SequenceKind = Sequence::Kind;
 
 absl::StatusOr<int64_t> IntegerOr(const Value& value, int64_t otherwise) {
   if (value.is_missing() || value.is_none()) return otherwise;
@@ -324,7 +324,7 @@ absl::StatusOr<Value> FormatFilter(Interpreter& run, const Value& value,
   ASSIGN_OR_RETURN(const Text format, run.Str(value));
   if (arguments.keyword.empty()) {
     ASSIGN_OR_RETURN(const Value values,
-                     MakeSequence(run.budget(), arguments.positional, Kind::kTuple));
+                     MakeSequence(run.budget(), arguments.positional, SequenceKind::kTuple));
     return FormatPercent(run.budget(), format, values);
   }
   if (!arguments.positional.empty()) {
@@ -466,7 +466,7 @@ absl::StatusOr<Value> Length(Interpreter& run, const Value& value, const Argumen
   if (value.is_string()) return Value(CountCodePoints(value.view()));
   if (value.is_dict()) return Value(value.dict().size());
   if (value.is_undefined()) return Value(0);
-  if (value.is_sequence() && value.sequence().kind != Kind::kIterator) {
+  if (value.is_sequence() && value.sequence().kind != SequenceKind::kIterator) {
     return Value(value.sequence().items.size());
   }
   if (value.is_object() && value.type_name() == "LoopContext")
@@ -484,7 +484,7 @@ absl::StatusOr<Value> First(Interpreter& run, const Value& value, const Argument
     Sequence& sequence = value.sequence();
     const size_t first = sequence.consumed;
     if (first < sequence.items.size()) {
-      if (sequence.kind == Kind::kIterator) ++sequence.consumed;
+      if (sequence.kind == SequenceKind::kIterator) ++sequence.consumed;
       return sequence.items[first];
     }
   } else {
@@ -495,7 +495,7 @@ absl::StatusOr<Value> First(Interpreter& run, const Value& value, const Argument
 }
 
 absl::StatusOr<Value> Last(Interpreter& run, const Value& value, const Arguments&) {
-  if (value.is_sequence() && value.sequence().kind == Kind::kIterator) {
+  if (value.is_sequence() && value.sequence().kind == SequenceKind::kIterator) {
     return InvalidArgument("'generator' object is not reversible");
   }
   ASSIGN_OR_RETURN(const Values items, run.Iterate(value));
@@ -508,7 +508,7 @@ absl::StatusOr<Value> Reverse(Interpreter& run, const Value& value, const Argume
   }
   ASSIGN_OR_RETURN(Values items, run.Iterate(value));
   std::reverse(items.begin(), items.end());
-  return MakeSequence(run.budget(), std::move(items), Kind::kIterator);
+  return MakeSequence(run.budget(), std::move(items), SequenceKind::kIterator);
 }
 
 absl::StatusOr<Value> JoinFilter(Interpreter& run, const Value& value, const Arguments& arguments) {
@@ -529,13 +529,13 @@ absl::StatusOr<Value> Items(Interpreter& run, const Value& value, const Argument
   Values items;
   if (value.is_dict()) {
     for (const auto& [key, item] : value.dict().items()) {
-      ASSIGN_OR_RETURN(Value pair, MakeSequence(run.budget(), {key, item}, Kind::kTuple));
+      ASSIGN_OR_RETURN(Value pair, MakeSequence(run.budget(), {key, item}, SequenceKind::kTuple));
       items.push_back(std::move(pair));
     }
   } else if (!value.is_undefined()) {
     return InvalidArgument("Can only get item pairs from a mapping.");
   }
-  return MakeSequence(run.budget(), std::move(items), Kind::kIterator);
+  return MakeSequence(run.budget(), std::move(items), SequenceKind::kIterator);
 }
 
 absl::StatusOr<Value> DictSort(Interpreter& run, const Value& value, const Arguments& arguments) {
@@ -548,7 +548,7 @@ absl::StatusOr<Value> DictSort(Interpreter& run, const Value& value, const Argum
   }
   Values items, keys;
   for (const auto& [key, item] : value.dict().items()) {
-    ASSIGN_OR_RETURN(Value pair, MakeSequence(run.budget(), {key, item}, Kind::kTuple));
+    ASSIGN_OR_RETURN(Value pair, MakeSequence(run.budget(), {key, item}, SequenceKind::kTuple));
     items.push_back(std::move(pair));
     keys.push_back(by == "key" ? key : item);
     if (!case_sensitive) {
@@ -587,7 +587,7 @@ absl::StatusOr<Value> Unique(Interpreter& run, const Value& value, const Argumen
     seen.Set(key, Value(true));
     unique.push_back(item);
   }
-  return MakeSequence(run.budget(), std::move(unique), Kind::kIterator);
+  return MakeSequence(run.budget(), std::move(unique), SequenceKind::kIterator);
 }
 
 template <int sign>
@@ -626,8 +626,8 @@ absl::StatusOr<Value> GroupBy(Interpreter& run, const Value& value, const Argume
     if (members.empty()) return absl::OkStatus();
     ASSIGN_OR_RETURN(Value key, shown.Follow(run, members[0]));
     ASSIGN_OR_RETURN(Value list, MakeSequence(run.budget(), std::exchange(members, {})));
-    ASSIGN_OR_RETURN(Value group,
-                     MakeSequence(run.budget(), {std::move(key), std::move(list)}, Kind::kGroup));
+    ASSIGN_OR_RETURN(Value group, MakeSequence(run.budget(), {std::move(key), std::move(list)},
+                                               SequenceKind::kGroup));
     groups.push_back(std::move(group));
     return absl::OkStatus();
   };
@@ -659,7 +659,7 @@ absl::StatusOr<Value> Batch(Interpreter& run, const Value& value, const Argument
     ASSIGN_OR_RETURN(Value list, MakeSequence(run.budget(), std::exchange(row, {})));
     rows.push_back(std::move(list));
   }
-  return MakeSequence(run.budget(), std::move(rows), Kind::kIterator);
+  return MakeSequence(run.budget(), std::move(rows), SequenceKind::kIterator);
 }
 
 absl::StatusOr<Value> SliceFilter(Interpreter& run, const Value& value,
@@ -680,7 +680,7 @@ absl::StatusOr<Value> SliceFilter(Interpreter& run, const Value& value,
     rows.push_back(std::move(list));
     begin = end;
   }
-  return MakeSequence(run.budget(), std::move(rows), Kind::kIterator);
+  return MakeSequence(run.budget(), std::move(rows), SequenceKind::kIterator);
 }
 
 absl::StatusOr<Value> Attr(Interpreter& run, const Value& value, const Arguments& arguments) {
@@ -693,7 +693,7 @@ absl::StatusOr<Value> Attr(Interpreter& run, const Value& value, const Arguments
 
 absl::StatusOr<Value> Map(Interpreter& run, const Value& value, const Arguments& arguments) {
   Values mapped;
-  if (!value.truthy()) return MakeSequence(run.budget(), {}, Kind::kIterator);
+  if (!value.truthy()) return MakeSequence(run.budget(), {}, SequenceKind::kIterator);
   ASSIGN_OR_RETURN(const Values items, run.Iterate(value));
   const auto keyword = [&](std::string_view name) {
     for (const auto& [known, item] : arguments.keyword) {
@@ -718,14 +718,14 @@ absl::StatusOr<Value> Map(Interpreter& run, const Value& value, const Arguments&
       mapped.push_back(std::move(result));
     }
   }
-  return MakeSequence(run.budget(), std::move(mapped), Kind::kIterator);
+  return MakeSequence(run.budget(), std::move(mapped), SequenceKind::kIterator);
 }
 
 // select, reject, and with an attribute to look at: selectattr, rejectattr.
 template <bool wanted, bool by_attribute>
 absl::StatusOr<Value> Select(Interpreter& run, const Value& value, const Arguments& arguments) {
   Values selected;
-  if (!value.truthy()) return MakeSequence(run.budget(), {}, Kind::kIterator);
+  if (!value.truthy()) return MakeSequence(run.budget(), {}, SequenceKind::kIterator);
   Arguments rest = arguments;
   const auto take = [&rest] {
     const Value first = rest.positional.front();
@@ -750,7 +750,7 @@ absl::StatusOr<Value> Select(Interpreter& run, const Value& value, const Argumen
     }
     if (holds == wanted) selected.push_back(item);
   }
-  return MakeSequence(run.budget(), std::move(selected), Kind::kIterator);
+  return MakeSequence(run.budget(), std::move(selected), SequenceKind::kIterator);
 }
 
 constexpr Builtin kFilters[] = {

@@ -1,5 +1,6 @@
 #include "engine/text/jinja/format.h"
 
+#include <absl/strings/ascii.h>
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -26,11 +27,9 @@ struct Spec {
   char type = '\0';
 };
 
-bool IsDecimal(char c) { return c >= '0' && c <= '9'; }
-
 absl::StatusOr<int64_t> TakeNumber(std::string_view& text, int64_t limit) {
   int64_t number = 0;
-  while (!text.empty() && IsDecimal(text[0])) {
+  while (!text.empty() && absl::ascii_isdigit(text[0])) {
     number = number * 10 + (text[0] - '0');
     if (number > limit) return ResourceExhausted("format: {} at most", limit);
     text.remove_prefix(1);
@@ -64,7 +63,7 @@ absl::StatusOr<Spec> ParseSpec(std::string_view text) {
   ASSIGN_OR_RETURN(spec.width, TakeNumber(text, kMaxWidth));
   spec.grouping = take_if(",_");
   if (take_if(".") != '\0') {
-    if (text.empty() || !IsDecimal(text[0]))
+    if (text.empty() || !absl::ascii_isdigit(text[0]))
       return InvalidArgument("Format specifier missing precision");
     ASSIGN_OR_RETURN(spec.precision, TakeNumber(text, kMaxWidth));
   }
@@ -448,7 +447,7 @@ class BracesFormatter {
           std::min(is_item ? path.find(']') : path.find_first_of(".[", 1), path.size());
       const std::string_view part = path.substr(1, end - 1);
       if (part.empty()) return InvalidArgument("Empty attribute in format string");
-      if (is_item && std::all_of(part.begin(), part.end(), IsDecimal)) {
+      if (is_item && std::all_of(part.begin(), part.end(), absl::ascii_isdigit)) {
         std::string_view digits = part;
         ASSIGN_OR_RETURN(const int64_t index, TakeNumber(digits, kMaxWidth));
         ASSIGN_OR_RETURN(value, run_.Item(value, Value(index)));
@@ -464,7 +463,7 @@ class BracesFormatter {
   }
 
   absl::StatusOr<Value> Argument(std::string_view name) {
-    if (name.empty() || std::all_of(name.begin(), name.end(), IsDecimal)) {
+    if (name.empty() || std::all_of(name.begin(), name.end(), absl::ascii_isdigit)) {
       int64_t index = 0;
       if (name.empty()) {
         index = static_cast<int64_t>(next_++);

@@ -1,5 +1,6 @@
 #include "engine/text/jinja/lexer.h"
 
+#include <absl/strings/ascii.h>
 #include <array>
 #include <charconv>
 #include <cstdlib>
@@ -15,9 +16,8 @@ constexpr std::array<std::string_view, 26> kOperators = {
     "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[",
     "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", "|", ",", ";"};
 
-bool IsDecimal(char c) { return c >= '0' && c <= '9'; }
 bool IsNameByte(char c) {
-  return IsDecimal(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+  return absl::ascii_isdigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
          static_cast<unsigned char>(c) >= 0x80;
 }
 
@@ -215,7 +215,7 @@ class Lexer {
         return absl::OkStatus();
       }
       const char c = source_[at_];
-      if (IsDecimal(c)) {
+      if (absl::ascii_isdigit(c)) {
         RETURN_IF_ERROR(LexNumber());
       } else if (IsNameByte(c)) {
         LexName();
@@ -254,7 +254,9 @@ class Lexer {
 
   // Decimal digits with single underscores between them, from `at`; where they end.
   size_t DigitsEnd(size_t at) const {
-    const auto is_decimal = [&](size_t i) { return i < source_.size() && IsDecimal(source_[i]); };
+    const auto is_decimal = [&](size_t i) {
+      return i < source_.size() && absl::ascii_isdigit(source_[i]);
+    };
     if (!is_decimal(at)) return at;
     while (is_decimal(at) || (at < source_.size() && source_[at] == '_' && is_decimal(at + 1)))
       ++at;

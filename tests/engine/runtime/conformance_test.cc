@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -13,6 +12,7 @@
 #include "engine/backend/cuda_backend.h"
 #include "engine/runtime/local_pipeline.h"
 #include "tests/support/emulated_cuda.h"
+#include "tests/support/reference_files.h"
 #include "tests/support/test_data.h"
 
 namespace baton::engine {
@@ -37,20 +37,6 @@ std::vector<std::string> AllModels() {
   for (std::string& model : ModelsOf("quants")) models.push_back(std::move(model));
   if (models.empty()) models.push_back("none");  // an instantiation without values fails
   return models;
-}
-
-json ReadJson(const std::string& path) {
-  std::ifstream file(path);
-  return json::parse(file);
-}
-
-std::vector<float> ReadFloats(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  std::vector<float> values(static_cast<size_t>(file.tellg()) / sizeof(float));
-  file.seekg(0);
-  file.read(reinterpret_cast<char*>(values.data()),
-            static_cast<std::streamsize>(values.size() * sizeof(float)));
-  return values;
 }
 
 double Nmse(std::span<const float> ours, std::span<const float> exact) {
@@ -100,7 +86,7 @@ constexpr KvCase kKvCases[] = {{KvType::kF32, "kv_f32"}, {KvType::kF16, "kv_f16"
 void CheckLogits(const std::string& name, Backend& backend, std::span<const KvCase> kv_cases) {
   const std::string base = testing::TestDataDir() + "/conformance/" + name;
   const std::string folder = std::filesystem::path(base).parent_path().string() + "/";
-  const json description = ReadJson(base + ".json");
+  const json description = testing::ReadJson(base + ".json");
   const auto model = GgufModel::Open(base + ".gguf");
   ASSERT_TRUE(model.ok()) << model.status();
   for (const KvCase& kv : kv_cases) {
@@ -108,7 +94,7 @@ void CheckLogits(const std::string& name, Backend& backend, std::span<const KvCa
         LocalPipeline::Open(*model, {.context_length = 512, .kv_type = kv.type}, &backend);
     ASSERT_TRUE(pipeline.ok()) << pipeline.status();
     for (const json& test : description["cases"]) {
-      const auto exact = ReadFloats(folder + test["exact"]["logits"].get<std::string>());
+      const auto exact = testing::ReadFloats(folder + test["exact"]["logits"].get<std::string>());
       const auto shape = test["exact"]["shape"].get<std::vector<size_t>>();
       const auto ours = RunCase(*pipeline, test, shape[0]);
       ASSERT_EQ(ours.size(), exact.size());

@@ -5,13 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 #include <vector>
 
 #include "engine/arch/supported.h"
 #include "engine/backend/cuda_backend.h"
 #include "tests/support/emulated_cuda.h"
+#include "tests/support/same_bits.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 
@@ -80,10 +80,6 @@ class DividedStageTest : public ::testing::Test {
   uint64_t done_ = 0, total_ = 0;  // of loading
 };
 
-bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
 TEST_F(DividedStageTest, AnswersAsAnUndividedOne) {
   const auto whole = Load(0);
   ASSERT_TRUE(whole.ok()) << whole.status();
@@ -96,7 +92,7 @@ TEST_F(DividedStageTest, AnswersAsAnUndividedOne) {
     EXPECT_TRUE((*stage)->first() && (*stage)->last());
     EXPECT_GE((*stage)->weights_bytes(), (*whole)->weights_bytes());  // a tied embedding is on both
     EXPECT_EQ(done_, total_);
-    EXPECT_TRUE(SameBits(LogitsOf(**stage), expected)) << host_layers;
+    EXPECT_TRUE(testing::SameBits(LogitsOf(**stage), expected)) << host_layers;
   }
 }
 
@@ -109,7 +105,7 @@ TEST_F(DividedStageTest, TheDeviceTakesWhatItHasRoomFor) {
     const int32_t layers = kLayers - (*stage)->num_host_layers();
     EXPECT_GE(layers, seen.empty() ? 0 : *seen.rbegin()) << device_bytes;
     if (seen.insert(layers).second) {
-      EXPECT_TRUE(SameBits(LogitsOf(**stage), expected)) << layers;
+      EXPECT_TRUE(testing::SameBits(LogitsOf(**stage), expected)) << layers;
     }
     if (layers == kLayers) break;
   }

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <span>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "engine/arch/hyperparams.h"
 #include "engine/arch/supported.h"
 #include "engine/runtime/local_pipeline.h"
+#include "tests/support/same_bits.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 
@@ -51,10 +51,6 @@ std::span<const float> Row(const std::vector<float>& logits, int row) {
   return std::span(logits).subspan(static_cast<size_t>(row) * kTinyVocabSize, kTinyVocabSize);
 }
 
-bool SameBits(std::span<const float> a, std::span<const float> b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
-}
-
 void WindowOfFour(GgufWriter& w) { w.SetUint32("gemma2.attention.sliding_window", 4); }
 
 // In the only layer, which has a window of 4, position 8 sees 5, 6, 7 and 8: which of the tokens
@@ -66,9 +62,10 @@ TEST(WindowTest, SeesItsLastPositionsOnly) {
     std::vector<TokenId> prompt = Prompt();
     prompt[position] = 200;
     const std::vector<float> logits = LogitsOf(one_layer, WindowOfFour, prompt);
-    EXPECT_EQ(SameBits(Row(logits, 8), Row(expected, 8)), position < 5) << position;
+    EXPECT_EQ(testing::SameBits(Row(logits, 8), Row(expected, 8)), position < 5) << position;
     for (int row = 0; row < position; ++row)
-      EXPECT_TRUE(SameBits(Row(logits, row), Row(expected, row))) << position << " before " << row;
+      EXPECT_TRUE(testing::SameBits(Row(logits, row), Row(expected, row)))
+          << position << " before " << row;
   }
 }
 
@@ -78,7 +75,8 @@ TEST(WindowTest, FullLayersSeeAll) {
   const std::vector<float> expected = LogitsOf(two_layers, WindowOfFour, Prompt());
   std::vector<TokenId> prompt = Prompt();
   prompt[0] = 200;
-  EXPECT_FALSE(SameBits(Row(LogitsOf(two_layers, WindowOfFour, prompt), 8), Row(expected, 8)));
+  EXPECT_FALSE(
+      testing::SameBits(Row(LogitsOf(two_layers, WindowOfFour, prompt), 8), Row(expected, 8)));
 }
 
 // cap(x, c) = c tanh(x / c); the reference values are those of Gemma 2's report.
@@ -161,7 +159,7 @@ class EffectTest : public ::testing::TestWithParam<Effect> {};
 TEST_P(EffectTest, ShowsInTheLogits) {
   const auto unedited = LogitsOf(GetParam().options, {}, Prompt());
   const auto edited = LogitsOf(GetParam().options, GetParam().edit, Prompt());
-  EXPECT_FALSE(SameBits(Row(edited, 8), Row(unedited, 8)));
+  EXPECT_FALSE(testing::SameBits(Row(edited, 8), Row(unedited, 8)));
   for (const float logit : edited) ASSERT_TRUE(std::isfinite(logit));
 }
 

@@ -15,6 +15,7 @@
 #include "kernels/cpu/dispatch.h"
 #include "tests/support/cuda_emulation.h"
 #include "tests/support/emulated_cuda.h"
+#include "tests/support/same_bits.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 
@@ -23,11 +24,11 @@ namespace {
 
 using testing::TinyModelOptions;
 
-constexpr int kPromptTokens = 40;  // two KV blocks, the second not full
+constexpr int kTwoBlocks = 40;  // two KV blocks, the second not full
 
-std::vector<TokenId> Prompt() {
-  std::vector<TokenId> tokens(kPromptTokens);
-  for (int i = 0; i < kPromptTokens; ++i)
+std::vector<TokenId> TwoBlockPrompt() {
+  std::vector<TokenId> tokens(kTwoBlocks);
+  for (int i = 0; i < kTwoBlocks; ++i)
     tokens[i] = 3 + (i * 37 + i * i) % (testing::kTinyVocabSize - 3);
   return tokens;
 }
@@ -60,11 +61,11 @@ std::vector<float> LogitsOf(const GgufModel& model, const Manner& manner, KvType
                                       {.stages = EvenStages(hyperparams->num_layers, manner.stages),
                                        .context_length = 128,
                                        .kv_type = kv_type,
-                                       .max_rows = kPromptTokens},
+                                       .max_rows = kTwoBlocks},
                                       backend.get());
   EXPECT_TRUE(pipeline.ok()) << pipeline.status();
   if (!pipeline.ok()) return {};
-  const auto logits = pipeline->Feed(Prompt(), 0, manner.chunk);
+  const auto logits = pipeline->Feed(TwoBlockPrompt(), 0, manner.chunk);
   EXPECT_TRUE(logits.ok()) << logits.status();
   return logits.ok() ? *logits : std::vector<float>();
 }
@@ -81,10 +82,6 @@ std::vector<Manner> Manners() {
   return manners;
 }
 
-bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
 // Emulated threads are slow: one manner that has it all, for every model of the tables.
 std::vector<Manner> CudaManners() { return {{.stages = 2, .chunk = 38, .cuda = true}}; }
 
@@ -99,12 +96,12 @@ void ExpectOneAnswer(const TinyModelOptions& options, KvType kv_type,
   ASSERT_TRUE(CheckSupported(*model).ok()) << CheckSupported(*model);
 
   const std::vector<float> expected = LogitsOf(*model, {}, kv_type);
-  ASSERT_EQ(expected.size(), static_cast<size_t>(kPromptTokens) * testing::kTinyVocabSize);
+  ASSERT_EQ(expected.size(), static_cast<size_t>(kTwoBlocks) * testing::kTinyVocabSize);
   for (const float logit : expected) ASSERT_TRUE(std::isfinite(logit));
   EXPECT_NE(std::memcmp(&expected[0], &expected[testing::kTinyVocabSize], 64), 0)
       << "rows all alike";
   for (const Manner& manner : manners) {
-    EXPECT_TRUE(SameBits(LogitsOf(*model, manner, kv_type), expected))
+    EXPECT_TRUE(testing::SameBits(LogitsOf(*model, manner, kv_type), expected))
         << manner.stages << " stages, chunk " << manner.chunk << ", " << manner.threads
         << " threads, isa '" << manner.isa << "'" << (manner.cuda ? ", cuda" : "");
   }

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <span>
@@ -13,26 +12,13 @@
 #include "engine/backend/backend.h"
 #include "engine/runtime/local_pipeline.h"
 #include "tests/support/real_model.h"
+#include "tests/support/reference_files.h"
 #include "tests/support/test_data.h"
 
 namespace baton::engine {
 namespace {
 
 using nlohmann::json;
-
-json ReadJson(const std::string& path) {
-  std::ifstream file(path);
-  return json::parse(file);
-}
-
-std::vector<float> ReadFloats(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  std::vector<float> values(static_cast<size_t>(file.tellg()) / sizeof(float));
-  file.seekg(0);
-  file.read(reinterpret_cast<char*>(values.data()),
-            static_cast<std::streamsize>(values.size() * sizeof(float)));
-  return values;
-}
 
 // Error and power of rows whose means are taken away: what softmax sees.
 struct CentredError {
@@ -91,7 +77,7 @@ void CheckGreedy(const RealCase& run) {
 
 void CheckLogits(const RealCase& run, const std::string& folder, const std::string& kv) {
   const std::string file = run.test["logits"];
-  const std::vector<float> exact = ReadFloats(folder + file);
+  const std::vector<float> exact = testing::ReadFloats(folder + file);
   CentredError sum;
   sum.AddRow(run.Row(0), std::span(exact).first(run.vocab_size));
   sum.AddRow(run.Row(run.test["tokens"].size()), std::span(exact).last(run.vocab_size));
@@ -113,7 +99,7 @@ class RealModelTest : public ::testing::TestWithParam<const char*> {};
 TEST_P(RealModelTest, ExactGreedyTokensAndLogits) {
   SKIP_WITHOUT_TEST_DATA();
   const std::string folder = testing::TestDataDir() + "/conformance/real/";
-  const json description = ReadJson(folder + GetParam() + ".json");
+  const json description = testing::ReadJson(folder + GetParam() + ".json");
   const std::string path = testing::RealModelPath(std::string(GetParam()) + ".gguf");
   if (path.empty())
     GTEST_SKIP() << GetParam() << " is not in the cache: scripts/fetch_model.sh gets it";
@@ -138,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Models, RealModelTest,
 
 // The same for those who have no shared data: ids and margins only.
 TEST(SmallRealModelTest, GreedyTokens) {
-  const json description = ReadJson(BATON_TEST_FOLDER "/data/smollm2_greedy.json");
+  const json description = testing::ReadJson(BATON_TEST_FOLDER "/data/smollm2_greedy.json");
   const std::string path = testing::RealModelPath(description["model"].get<std::string>());
   if (path.empty())
     GTEST_SKIP() << "SmolLM2 is not in the cache: scripts/fetch_model.sh smollm2 gets it";

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -14,6 +13,7 @@
 #include "engine/arch/tensor_table.h"
 #include "engine/gguf/split_writer.h"
 #include "engine/runtime/local_pipeline.h"
+#include "tests/support/same_bits.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_data.h"
 #include "tests/support/tiny_model.h"
@@ -41,10 +41,6 @@ MicroBatch BatchOf(const std::vector<TokenId>& tokens) {
   batch.outputs[0].row = batch.rows() - 1;
   batch.outputs[0].kind = OutputKind::kLogits;
   return batch;
-}
-
-bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 GgufModel OpenModel(const std::string& path) {
@@ -167,7 +163,8 @@ TEST_F(StageTest, WantedRowsAreThoseOfTheWholeBatch) {
   ASSERT_TRUE((*stage)->Run(some, nullptr, &output).ok());
   ASSERT_EQ(output.results.size(), 4u);
   for (const RowResult& result : output.results) {
-    EXPECT_TRUE(SameBits(result.logits, expected.results[result.row].logits)) << result.row;
+    EXPECT_TRUE(testing::SameBits(result.logits, expected.results[result.row].logits))
+        << result.row;
   }
 }
 
@@ -188,7 +185,7 @@ TEST_F(StageTest, SequencesOfABatchDoNotSeeEachOther) {
   both.outputs[0].row = 22;
   StageOutput output;
   ASSERT_TRUE((*stage)->Run(both, nullptr, &output).ok());
-  EXPECT_TRUE(SameBits(output.results[0].logits, expected.results[0].logits));
+  EXPECT_TRUE(testing::SameBits(output.results[0].logits, expected.results[0].logits));
 }
 
 TEST_F(StageTest, GreedySamplesAndScoresComeFromTheSameLogits) {
@@ -226,7 +223,7 @@ TEST_F(StageTest, SharedSplitSetEqualsItsSource) {
   const auto expected = RunStages(source, {{0, 2}}, {root + "models"});
   const auto logits = RunStages(split, {{0, 1}, {1, 2}}, {root + "split", root + "split"});
   EXPECT_FALSE(expected.empty());
-  EXPECT_TRUE(SameBits(logits, expected));
+  EXPECT_TRUE(testing::SameBits(logits, expected));
 }
 
 // Indices of the tensors that each stage needs.
@@ -270,7 +267,7 @@ TEST_F(StageTest, EachWorkerHasOnlyThePartsItNeeds) {
   }
   const auto expected = RunStages(whole, {{0, 5}}, {dir_.path()});
   EXPECT_FALSE(expected.empty());
-  EXPECT_TRUE(SameBits(RunStages(split, ranges, paths), expected));
+  EXPECT_TRUE(testing::SameBits(RunStages(split, ranges, paths), expected));
 }
 
 // ---- What a coordinator may send that is wrong
