@@ -487,14 +487,19 @@ OpenAiAnswer::Said OpenAiAnswer::Read(const GenerationChunk& chunk, size_t index
   Said said;
   for (const AnswerPart& part : parts) {
     said.text += part.text;
-    if (part.name.empty()) continue;
-    const size_t number = choice.calls.size();
-    Json call = {{"id", fmt::format("call_{}_{}_{}", id_.substr(id_.find('-') + 1), index, number)},
-                 {"type", "function"},
-                 {"function", {{"name", part.name}, {"arguments", part.arguments}}}};
-    choice.calls.push_back(call);
-    call["index"] = number;
-    said.calls.push_back(std::move(call));
+    if (!part.name.empty()) {
+      choice.calls.push_back({{"id", fmt::format("call_{}_{}_{}", id_.substr(id_.find('-') + 1),
+                                                 index, choice.calls.size())},
+                              {"type", "function"},
+                              {"function", {{"name", part.name}, {"arguments", part.arguments}}}});
+      Json begun = {{"index", choice.calls.size() - 1}};
+      begun.update(choice.calls.back());
+      said.calls.push_back(std::move(begun));
+    } else if (!part.arguments.empty()) {
+      choice.calls.back()["function"]["arguments"].get_ref<std::string&>() += part.arguments;
+      said.calls.push_back(
+          {{"index", choice.calls.size() - 1}, {"function", {{"arguments", part.arguments}}}});
+    }
   }
   return said;
 }

@@ -75,7 +75,7 @@ class OpenAiAnswer {
   // What a chunk adds to a choice.
   struct Said {
     std::string text;
-    Json calls = Json::array();
+    Json calls = Json::array();  // deltas: a call's beginning, or more of its arguments
   };
   Said Read(const GenerationChunk& chunk, size_t index);
   // Null: nothing to send.

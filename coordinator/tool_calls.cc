@@ -152,21 +152,18 @@ absl::StatusOr<Tools> ReadTools(const Json& body) {
   return tools;
 }
 
-size_t ValueEnd::Find(std::string_view text) {
-  for (; read_ < text.size(); ++read_) {
-    const char c = text[read_];
-    if (in_string_) {
-      if (c == '\\') ++read_;  // what it escapes may come with the next piece
-      in_string_ = c != '"';
-    } else if (c == '"') {
-      in_string_ = true;
-    } else if (c == '{' || c == '[') {
-      ++depth_;
-    } else if (c == '}' || c == ']') {
-      if (--depth_ <= 0) return read_ + 1;
-    }
+int JsonDepth::Add(char c) {
+  if (in_string_) {
+    in_string_ = escaped_ || c != '"';
+    escaped_ = !escaped_ && c == '\\';
+  } else if (c == '"') {
+    in_string_ = true;
+  } else if (c == '{' || c == '[') {
+    ++depth_;
+  } else if (c == '}' || c == ']') {
+    --depth_;
   }
-  return std::string_view::npos;
+  return depth_;
 }
 
 std::vector<AnswerPart> ToolCallReader::Append(std::string_view text) {
@@ -179,19 +176,29 @@ std::vector<AnswerPart> ToolCallReader::Append(std::string_view text) {
 
 std::vector<AnswerPart> ToolCallReader::Finish() {
   std::vector<AnswerPart> parts;
-  if (!blank_ || in_call_ || SkipSpaces(pending_, 0) < pending_.size()) AddText(pending_, &parts);
+  if (!blank_ || SkipSpaces(pending_, 0) < pending_.size()) AddText(pending_, &parts);
   pending_.clear();
   return parts;
 }
 
 void ToolCallReader::AddText(std::string_view text, std::vector<AnswerPart>* parts) {
   if (text.empty()) return;
-  if (parts->empty() || !parts->back().name.empty()) parts->emplace_back();
+  if (parts->empty() || parts->back().text.empty()) parts->emplace_back();
   parts->back().text += text;
 }
 
 bool ToolCallReader::Step(std::vector<AnswerPart>* parts) {
-  return in_call_ ? ReadCall(parts) : ReadText(parts);
+  switch (place_) {
+    case Place::kText:
+      return ReadText(parts);
+    case Place::kHead:
+      return read_ == value_begin_ ? FindValue(parts) : ReadHead(parts);
+    case Place::kArguments:
+      return ReadArguments(parts);
+    case Place::kTail:
+      return ReadTail();
+  }
+  return false;
 }
 
 bool ToolCallReader::ReadText(std::vector<AnswerPart>* parts) {
@@ -228,52 +235,130 @@ bool ToolCallReader::ReadText(std::vector<AnswerPart>* parts) {
     blank_ = false;
   }
   pending_.erase(0, end);
-  in_call_ = mark != kNotFound;
-  value_begin_ = in_call_ ? mark_end - end : 0;
-  value_end_ = {};
-  return in_call_;
-}
-
-bool ToolCallReader::ReadCall(std::vector<AnswerPart>* parts) {
-  const size_t begin = SkipSpaces(pending_, value_begin_);
-  if (begin == pending_.size()) return false;
-  size_t length = 0;
-  if (pending_[begin] == '{' || pending_[begin] == '[') {
-    length = value_end_.Find(std::string_view(pending_).substr(begin));
-    if (length == kNotFound) return false;
-  }
-  const std::vector<AnswerPart> calls = CallsIn(std::string_view(pending_).substr(begin, length));
-  if (calls.empty()) {  // it only looked like one
-    AddText(std::string_view(pending_).substr(0, begin + length), parts);
-    blank_ = false;
-  } else {
-    parts->insert(parts->end(), calls.begin(), calls.end());
-    close_ = close_after_;
-    blank_ = called_ = true;
-  }
-  pending_.erase(0, begin + length);
-  in_call_ = false;
+  if (mark == kNotFound) return false;
+  place_ = Place::kHead;
+  list_ = List::kNone;
+  value_begin_ = read_ = mark_end - end;
   return true;
 }
 
-std::vector<AnswerPart> ToolCallReader::CallsIn(std::string_view json) const {
-  const absl::StatusOr<Json> value = engine::ParseJson(json, "call");
-  std::vector<AnswerPart> calls;
-  if (!value.ok()) return calls;
-  for (const Json& call : value->is_array() ? *value : Json::array({*value})) {
-    if (!call.is_object() || !call.contains("name") || !call["name"].is_string()) return {};
-    const std::string& name = call["name"].get_ref<const std::string&>();
-    if (std::find(names_.begin(), names_.end(), name) == names_.end()) return {};
-    const auto arguments =
-        call.contains("arguments") ? call.find("arguments") : call.find("parameters");
-    if (arguments == call.end()) return {};
-    // Some models write the arguments as the API does, as text.
-    calls.push_back({.text = {},
-                     .name = name,
-                     .arguments = arguments->is_string() ? arguments->get<std::string>()
-                                                         : engine::JsonText(*arguments)});
+// Looks for the object of a call, or for the end of a list of them.
+bool ToolCallReader::FindValue(std::vector<AnswerPart>* parts) {
+  value_begin_ = read_ = SkipSpaces(pending_, value_begin_);
+  if (value_begin_ == pending_.size()) return false;
+  const char c = pending_[value_begin_];
+  if (c == '{') {
+    depth_ = {};
+    depth_.Add(c);
+    ++read_;
+    began_arguments_ = false;
+  } else if (c == '[' && list_ == List::kNone) {
+    list_ = List::kOpened;
+    value_begin_ = ++read_;
+  } else if (c == ',' && list_ == List::kHasCalls) {
+    pending_.erase(0, value_begin_ + 1);
+    value_begin_ = read_ = 0;
+  } else if (c == ']' && list_ == List::kHasCalls) {
+    pending_.erase(0, value_begin_ + 1);
+    EndCalls();
+  } else {
+    GiveUp(value_begin_, parts);
   }
-  return calls;
+  return true;
+}
+
+bool ToolCallReader::ReadHead(std::vector<AnswerPart>* parts) {
+  while (read_ < pending_.size()) {
+    const char c = pending_[read_++];
+    const int depth = depth_.Add(c);
+    const std::string_view value =
+        std::string_view(pending_).substr(value_begin_, read_ - value_begin_);
+    if (depth == 0) {
+      AnswerPart call = CallIn(value);
+      if (call.name.empty()) {
+        GiveUp(read_, parts);
+      } else {
+        parts->push_back(std::move(call));
+        pending_.erase(0, read_);
+        EndCall();
+      }
+      return true;
+    }
+    if (c != '{' || depth != 2 || began_arguments_) continue;
+    began_arguments_ = true;
+    std::string name = FunctionOf(value.substr(0, value.size() - 1));
+    if (name.empty()) continue;
+    parts->push_back({.text = {}, .name = std::move(name), .arguments = "{"});
+    pending_.erase(0, read_);
+    read_ = 0;
+    place_ = Place::kArguments;
+    return true;
+  }
+  return false;
+}
+
+bool ToolCallReader::ReadArguments(std::vector<AnswerPart>* parts) {
+  if (pending_.empty()) return false;
+  while (read_ < pending_.size() && depth_.depth() > 1) depth_.Add(pending_[read_++]);
+  if (parts->empty() || !parts->back().text.empty()) parts->emplace_back();
+  parts->back().arguments += std::string_view(pending_).substr(0, read_);
+  pending_.erase(0, read_);
+  read_ = 0;
+  if (depth_.depth() > 1) return false;
+  place_ = Place::kTail;
+  return true;
+}
+
+bool ToolCallReader::ReadTail() {
+  while (read_ < pending_.size() && depth_.depth() > 0) depth_.Add(pending_[read_++]);
+  pending_.erase(0, read_);
+  read_ = 0;
+  if (depth_.depth() > 0) return false;
+  EndCall();
+  return true;
+}
+
+void ToolCallReader::EndCall() {
+  blank_ = called_ = true;
+  if (list_ == List::kNone) return EndCalls();
+  list_ = List::kHasCalls;
+  place_ = Place::kHead;
+  value_begin_ = read_ = 0;
+}
+
+void ToolCallReader::EndCalls() {
+  place_ = Place::kText;
+  close_ = close_after_;
+}
+
+void ToolCallReader::GiveUp(size_t bytes, std::vector<AnswerPart>* parts) {
+  AddText(std::string_view(pending_).substr(0, bytes), parts);
+  pending_.erase(0, bytes);
+  blank_ = false;
+  place_ = Place::kText;
+}
+
+AnswerPart ToolCallReader::CallIn(std::string_view json) const {
+  const absl::StatusOr<Json> call = engine::ParseJson(json, "call");
+  if (!call.ok() || !call->is_object()) return {};
+  const Json name = call->value("name", Json());
+  if (!name.is_string()) return {};
+  const std::string& function = name.get_ref<const std::string&>();
+  if (std::ranges::find(names_, function) == names_.end()) return {};
+  const auto arguments =
+      call->contains("arguments") ? call->find("arguments") : call->find("parameters");
+  if (arguments == call->end()) return {};
+  // Some models write the arguments as the API does, as text.
+  return {.text = {},
+          .name = function,
+          .arguments = arguments->is_string() ? arguments->get<std::string>()
+                                              : engine::JsonText(*arguments)};
+}
+
+std::string ToolCallReader::FunctionOf(std::string_view head) const {
+  // The object as it would be if its arguments, and nothing else, were this text.
+  const AnswerPart call = CallIn(fmt::format("{}\"\\u0000\"}}", head));
+  return call.arguments == std::string_view("\0", 1) ? call.name : std::string();
 }
 
 }  // namespace baton::coordinator

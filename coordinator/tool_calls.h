@@ -25,28 +25,29 @@ struct Tools {
 // parameter's name.
 absl::StatusOr<Tools> ReadTools(const nlohmann::ordered_json& body);
 
-// A piece of an answer: text, or a call.
+// A piece of an answer: text, or of a call.
 struct AnswerPart {
   std::string text;
-  std::string name;       // of the function; empty: this is text
-  std::string arguments;  // a JSON object
+  std::string name;  // of the function: a call begins; empty: text, or more of the call
+  std::string
+      arguments;  // of the call that began last: a piece of a JSON object, as it was written
 };
 
-// Where a JSON object or list ends that comes in pieces: each byte is looked at once.
-class ValueEnd {
+// How deep a JSON text is in lists and objects, byte by byte.
+class JsonDepth {
  public:
-  // Bytes of the value at the beginning of `text`, which goes on where it ended at the call before;
-  // npos: it is not complete.
-  size_t Find(std::string_view text);
+  int Add(char c);  // the depth after it
+  int depth() const { return depth_; }
 
  private:
-  size_t read_ = 0;
   int depth_ = 0;
   bool in_string_ = false;
+  bool escaped_ = false;
 };
 
 // Finds the calls in an answer that comes in pieces. Text that may turn out to be a call is held
-// back until that is known. Owner: one choice of an answer. One thread.
+// back until that is known: until a call's arguments begin, which then are given out as they come.
+// Owner: one choice of an answer. One thread.
 class ToolCallReader {
  public:
   explicit ToolCallReader(std::vector<std::string> names) : names_(std::move(names)) {}
@@ -55,20 +56,40 @@ class ToolCallReader {
   std::vector<AnswerPart> Finish();  // what was held back
 
  private:
+  enum class Place : uint8_t {
+    kText,
+    kHead,       // pending_ begins with a mark or with what may be a call
+    kArguments,  // of a call
+    kTail,       // what follows them in the call's object
+  };
+  enum class List : uint8_t { kNone, kOpened, kHasCalls };
+
   // Whether a step was made; false: more text is needed.
   bool Step(std::vector<AnswerPart>* parts);
   bool ReadText(std::vector<AnswerPart>* parts);
-  bool ReadCall(std::vector<AnswerPart>* parts);
-  // The calls in a JSON value; empty: it is something else.
-  std::vector<AnswerPart> CallsIn(std::string_view json) const;
+  bool FindValue(std::vector<AnswerPart>* parts);
+  bool ReadHead(std::vector<AnswerPart>* parts);
+  bool ReadArguments(std::vector<AnswerPart>* parts);
+  bool ReadTail();
+  void EndCall();
+  void EndCalls();
+  // The first bytes of pending_ only looked like a call.
+  void GiveUp(size_t bytes, std::vector<AnswerPart>* parts);
+  // The call that a JSON object is; without a name: it is something else.
+  AnswerPart CallIn(std::string_view json) const;
+  // The function of a call whose object came as far as its arguments; empty: it is none.
+  std::string FunctionOf(std::string_view head) const;
   void AddText(std::string_view text, std::vector<AnswerPart>* parts);
 
   const std::vector<std::string> names_;
-  std::string pending_;           // not given out yet
-  bool in_call_ = false;          // pending_ begins with a mark or with what may be a call
-  size_t value_begin_ = 0;        // in_call_: of the JSON value, in pending_
-  ValueEnd value_end_;            // in_call_: its end
-  std::string_view close_after_;  // in_call_: mark that ends it
+  std::string pending_;  // not given out yet
+  Place place_ = Place::kText;
+  List list_ = List::kNone;       // that the call stands in
+  size_t value_begin_ = 0;        // kHead: of the call's object, in pending_
+  size_t read_ = 0;               // bytes of pending_ that depth_ knows
+  JsonDepth depth_;               // in the call's object
+  bool began_arguments_ = false;  // of the object: arguments that can be given out as they come
+  std::string_view close_after_;  // mark that ends the call
   std::string_view close_;        // mark that comes next; empty: none
   bool blank_ = true;             // nothing but white space since the beginning or the last call
   bool called_ = false;           // there was a call

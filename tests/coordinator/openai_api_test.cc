@@ -267,7 +267,7 @@ TEST(OpenAiAnswer, CallsOfToolsWholeAndStreamed) {
   OpenAiAnswer streamed = MakeAnswer(call);
   std::string events;
   for (const char* piece :
-       {"<tool", "_call>{\"name\": \"f\", \"argu", "ments\": {\"x\": 1}}\n</tool_call>", ""}) {
+       {"<tool", "_call>{\"name\": \"f\", \"argu", "ments\": {\"x\"", ": 1}}\n</tool_call>", ""}) {
     const auto finish = *piece == 0 ? FinishReason::kStop : FinishReason::kNone;
     whole.Add(0, Chunk(piece, {5}, finish));
     events += streamed.Add(0, Chunk(piece, {5}, finish));
@@ -277,9 +277,10 @@ TEST(OpenAiAnswer, CallsOfToolsWholeAndStreamed) {
   EXPECT_EQ(choice["message"]["content"], nullptr);
   ASSERT_EQ(choice["message"]["tool_calls"].size(), 1u);
   EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["name"], "f");
-  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["arguments"], R"({"x":1})");
-  EXPECT_THAT(events, HasSubstr(R"("tool_calls":[{"id":"call_id_0_0","type":"function","function":)"
-                                R"({"name":"f","arguments":"{\"x\":1}"},"index":0}])"));
+  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["arguments"], R"({"x": 1})");
+  EXPECT_THAT(events, HasSubstr(R"("tool_calls":[{"index":0,"id":"call_id_0_0","type":"function",)"
+                                R"("function":{"name":"f","arguments":"{\"x\""}}])"));
+  EXPECT_THAT(events, HasSubstr(R"("tool_calls":[{"index":0,"function":{"arguments":": 1}"}}])"));
   EXPECT_THAT(events, HasSubstr(R"("finish_reason":"tool_calls")"));
   EXPECT_THAT(events, ::testing::Not(HasSubstr("tool_call>")));
 }

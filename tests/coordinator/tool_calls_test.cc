@@ -15,15 +15,14 @@ struct AnswerCase {
 };
 
 // A model that is asked to may nest what overflows the stack of whoever writes it down again.
-const std::string kDeep =
-    R"({"name":"f","arguments":{"a":)" + std::string(200, '[') + std::string(200, ']') + "}}";
+const std::string kDeep = R"({"a":)" + std::string(200, '[') + std::string(200, ']') + "}";
 
 const AnswerCase kAnswers[] = {
     {"Text", "It is 5 < 6, [see] {this}.", "It is 5 < 6, [see] {this}.", {}},
     {"Alone",
      R"({"name": "f", "arguments": {"x": [1, {"y": "}"}]}})",
      "",
-     {{"f", R"({"x":[1,{"y":"}"}]})"}}},
+     {{"f", R"({"x": [1, {"y": "}"}]})"}}},
     {"Parameters", " \n{\"name\": \"f\", \"parameters\": {}}\n", "", {{"f", "{}"}}},
     {"List",
      R"([{"name":"f","arguments":{}},{"name":"g","arguments":{"a":"\"]"}}])",
@@ -47,8 +46,24 @@ const AnswerCase kAnswers[] = {
     {"OtherFunction", R"({"name":"h","arguments":{}})", R"({"name":"h","arguments":{}})", {}},
     {"OtherJson", R"({"answer": 42} is it)", R"({"answer": 42} is it)", {}},
     {"NoJsonInMarks", "<tool_call>f(1)</tool_call>", "<tool_call>f(1)</tool_call>", {}},
+    {"ArgumentsFirst", R"({"arguments": {"x": 1}, "name": "f"})", "", {{"f", R"({"x":1})"}}},
+    {"KeysAround",
+     R"({"id": "}", "name": "f", "arguments": {"x":"\\"}, "of": {"a": [1]}} )",
+     "",
+     {{"f", R"({"x":"\\"})"}}},
+    {"ArgumentsInOtherObject",
+     R"({"name":"f","other":{"arguments":{}}})",
+     R"({"name":"f","other":{"arguments":{}}})",
+     {}},
+    {"NoCallInAList", R"([{"name":"f","arguments":{}}, 3])", " 3]", {{"f", "{}"}}},
+    {"EmptyList", "[]", "[]", {}},
     {"CutOff", R"(<tool_call>{"name":"f","argu)", R"(<tool_call>{"name":"f","argu)", {}},
-    {"TooDeep", kDeep, kDeep, {}},
+    {"CutOffInArguments",
+     R"(<tool_call>{"name":"f","arguments":{"x": [)",
+     "",
+     {{"f", R"({"x": [)"}}},
+    {"Deep", R"({"name":"f","arguments":)" + kDeep + "}", "", {{"f", kDeep}}},
+    {"DeepNoCall", kDeep, kDeep, {}},
     {"AlmostAMark", "a <tool", "a <tool", {}},
 };
 
@@ -63,7 +78,8 @@ TEST_P(ToolCallReaderTest, FindsTheSameInAnyPieces) {
     const auto take = [&](const std::vector<AnswerPart>& parts) {
       for (const AnswerPart& part : parts) {
         content += part.text;
-        if (!part.name.empty()) calls.emplace_back(part.name, part.arguments);
+        if (!part.name.empty()) calls.emplace_back(part.name, "");
+        if (!part.arguments.empty()) calls.back().second += part.arguments;
       }
     };
     for (size_t at = 0; at < text.size(); at += size) take(reader.Append(text.substr(at, size)));
@@ -83,6 +99,21 @@ TEST(ToolCallReader, TextIsNotHeldBackWithoutNeed) {
   EXPECT_EQ(reader.Append(" 3")[0].text, "< 3");
   ToolCallReader without_tools({});
   EXPECT_EQ(without_tools.Append("<tool_call>{")[0].text, "<tool_call>{");
+}
+
+TEST(ToolCallReader, ArgumentsComeAsTheyAreWritten) {
+  ToolCallReader reader({"f"});
+  EXPECT_TRUE(reader.Append(R"({"name": "f", "arguments": )").empty());
+  const std::vector<AnswerPart> begun = reader.Append(R"({"x")");
+  ASSERT_EQ(begun.size(), 1u);
+  EXPECT_EQ(begun[0].name, "f");
+  EXPECT_EQ(begun[0].arguments, R"({"x")");
+  const std::vector<AnswerPart> more = reader.Append(": 1");
+  ASSERT_EQ(more.size(), 1u);
+  EXPECT_EQ(more[0].name, "");
+  EXPECT_EQ(more[0].arguments, ": 1");
+  EXPECT_EQ(reader.Append("}}")[0].arguments, "}");
+  EXPECT_TRUE(reader.Finish().empty());
 }
 
 }  // namespace

@@ -80,15 +80,17 @@ class OpenAi(cluster.TestCase):
         self.assertIn(call.function.name, ("f", "g"))
         self.assertIsInstance(json.loads(call.function.arguments)["x"], bool)
 
-        name, arguments, finish = "", "", None
+        pieces, finish = [], None
         for chunk in self.chat(tools=TOOLS, tool_choice={"type": "function", "function": {"name": "g"}}, stream=True):
             choice = chunk.choices[0]
-            for piece in choice.delta.tool_calls or []:
-                name += piece.function.name or ""
-                arguments += piece.function.arguments or ""
+            pieces += choice.delta.tool_calls or []
             finish = choice.finish_reason or finish
-        self.assertEqual((name, finish), ("g", "tool_calls"))
-        self.assertIsInstance(json.loads(arguments)["x"], bool)
+        self.assertEqual(finish, "tool_calls")
+        self.assertEqual({piece.index for piece in pieces}, {0})
+        self.assertEqual([bool(piece.id) for piece in pieces], [True] + [False] * (len(pieces) - 1))
+        self.assertEqual([piece.function.name for piece in pieces], ["g"] + [None] * (len(pieces) - 1))
+        self.assertGreater(len(pieces), 2, "arguments come as they are written")
+        self.assertIsInstance(json.loads("".join(piece.function.arguments for piece in pieces))["x"], bool)
 
         # The call and its result go back in; the model is free to call again or not.
         history = SAY + [whole.message.model_dump(exclude_none=True),
