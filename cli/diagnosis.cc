@@ -268,7 +268,8 @@ void Examination::CheckUnreachable(const Asked& asked) {
   const WorkerEntry& entry = *asked.entry;
   if (entry.launch == "local") {
     std::error_code ignored;
-    if (!entry.models.empty() && !std::filesystem::is_directory(entry.models, ignored)) {
+    if (!entry.models.empty() && topology_.hub.empty() &&
+        !std::filesystem::is_directory(entry.models, ignored)) {
       Add(Level::kError, PlaceOf(entry), fmt::format("{}: no such folder", entry.models),
           "make it, or correct `models`");
     }
@@ -317,7 +318,8 @@ void Examination::CheckVersion(const Asked& asked) {
 
 // The parts that it would map are there, and are those of this model.
 void Examination::CheckFiles(Asked& asked) {
-  if (!plan_.ok() || model_ == nullptr || topology_.fetch_parts) return;
+  const bool fetched = topology_.fetch_parts || !topology_.hub.empty();
+  if (!plan_.ok() || model_ == nullptr || fetched) return;
   for (size_t stage = 0; stage < plan_->plan.stages.size(); ++stage) {
     const WorkerEntry& planned = topology_.workers[plan_->plan.stages[stage].worker];
     if (&planned != asked.entry) continue;

@@ -42,7 +42,7 @@ std::string ToText(const std::vector<Finding>& findings) {
 
 // What does not even parse is a finding too: the report is the same in all cases.
 std::vector<Finding> Examine(const std::string& file) {
-  const auto topology = ReadTopology(file);
+  const auto topology = ReadTopology(file, ModelUse::kHeaders);
   if (topology.ok()) return Diagnose(*topology);
   return {{.level = Level::kError,
            .where = file,

@@ -3,12 +3,19 @@
 #include <absl/strings/ascii.h>
 #include <absl/time/clock.h>
 #include <curl/curl.h>
+#include <fcntl.h>
 #include <openssl/evp.h>
+#include <sys/file.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "cli/exit_code.h"
@@ -22,6 +29,7 @@ namespace {
 
 constexpr int kTries = 6;
 constexpr absl::Duration kFirstPause = absl::Milliseconds(250);
+constexpr absl::Duration kLockPoll = absl::Milliseconds(100);
 constexpr long kConnectTimeoutS = 20;
 // Slower than this for so long is a connection that hangs.
 constexpr long kSlowestBytesPerS = 1024;
@@ -32,13 +40,19 @@ struct CurlDeleter {
   void operator()(curl_slist* list) const { curl_slist_free_all(list); }
 };
 
-// One request; `take` gets the body of an answer of 2xx and returns false to give up.
+// One request; `take` gets the body of an answer of 2xx, `go_on` is asked also while nothing comes:
+// both return false to give up.
 class Request {
  public:
   using Take = std::function<bool(std::string_view)>;
+  using GoOn = std::function<bool()>;
 
-  Request(const HttpSource& source, uint64_t from_byte, Take take)
-      : curl_(curl_easy_init()), take_(std::move(take)) {
+  // `range`: as in the header, "100-" or "0-99"; empty: everything.
+  Request(const HttpSource& source, std::string range, Take take, GoOn go_on = {})
+      : curl_(curl_easy_init()),
+        take_(std::move(take)),
+        go_on_(std::move(go_on)),
+        range_(std::move(range)) {
     CURL* curl = curl_.get();
     curl_easy_setopt(curl, CURLOPT_URL, source.url.c_str());
     curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
@@ -57,10 +71,13 @@ class Request {
       curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers_.get());
     }
     // Not CURLOPT_RESUME_FROM: to that a server without ranges is an error.
-    range_ = fmt::format("{}-", from_byte);
-    if (from_byte > 0) curl_easy_setopt(curl, CURLOPT_RANGE, range_.c_str());
+    if (!range_.empty()) curl_easy_setopt(curl, CURLOPT_RANGE, range_.c_str());
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, &Request::OnData);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, this);
+    if (!go_on_) return;
+    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, &Request::OnProgress);
+    curl_easy_setopt(curl, CURLOPT_XFERINFODATA, this);
   }
 
   long status() const {
@@ -81,6 +98,7 @@ class Request {
     if (http >= 400 && http < 500 && http != 408 && http != 429) {
       return FailedPrecondition("{}: refused ({})", url, http);
     }
+    if (code == CURLE_ABORTED_BY_CALLBACK) return Cancelled("{}: given up", url);
     if (code == CURLE_OK && http < 300) return absl::OkStatus();
     return Unavailable("{}: {}", url,
                        http >= 300         ? fmt::format("answers {}", http)
@@ -95,10 +113,14 @@ class Request {
     if (request->status() >= 300) return bytes;  // an error's page
     return request->take_({data, bytes}) ? bytes : CURL_WRITEFUNC_ERROR;
   }
+  static int OnProgress(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+    return static_cast<Request*>(self)->go_on_() ? 0 : 1;
+  }
 
   std::unique_ptr<CURL, CurlDeleter> curl_;
   std::unique_ptr<curl_slist, CurlDeleter> headers_;
   Take take_;
+  GoOn go_on_;
   std::string agent_, range_;
   char error_[CURL_ERROR_SIZE] = {};
 };
@@ -141,6 +163,32 @@ absl::StatusOr<std::string> Sha256Of(const std::string& path) {
   return hex;
 }
 
+// One process at a time fetches into a folder: workers of one host may need the same part.
+class FolderLock {
+ public:
+  static absl::StatusOr<FolderLock> Take(const fs::path& folder,
+                                         const std::function<bool(uint64_t)>& go_on) {
+    FolderLock lock(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (lock.fd_ < 0) return CannotWrite("{}: {}", folder.string(), std::strerror(errno));
+    while (flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK && errno != EINTR)
+        return CannotWrite("{}: {}", folder.string(), std::strerror(errno));
+      if (go_on && !go_on(0)) return Cancelled("{}: given up", folder.string());
+      absl::SleepFor(kLockPoll);
+    }
+    return lock;
+  }
+  FolderLock(FolderLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ~FolderLock() {
+    if (fd_ >= 0) close(fd_);
+  }
+
+ private:
+  explicit FolderLock(int fd) : fd_(fd) {}
+
+  int fd_;
+};
+
 uint64_t SizeOf(const std::string& path) {
   std::error_code error;
   const uint64_t bytes = fs::file_size(path, error);
@@ -155,7 +203,7 @@ absl::Status FetchRest(const FileToFetch& file, const std::string& part, Progres
   bool full = false, first = true;
   uint64_t done = have;
   Request* self = nullptr;
-  Request request(file.source, have, [&](std::string_view data) {
+  const auto take = [&](std::string_view data) {
     if (std::exchange(first, false) && have > 0 && self->status() == 200) {
       // A server without ranges begins again.
       out.close();
@@ -167,7 +215,9 @@ absl::Status FetchRest(const FileToFetch& file, const std::string& part, Progres
     progress->Update(done, file.bytes);
     full = !out;
     return !full && (file.bytes == 0 || done <= file.bytes);
-  });
+  };
+  Request request(file.source, have > 0 ? fmt::format("{}-", have) : "", take,
+                  [&] { return !file.go_on || file.go_on(done); });
   self = &request;
   const absl::Status status = request.Run(file.source.url);
   out.close();
@@ -190,7 +240,7 @@ absl::StatusOr<std::string> HttpGet(const HttpSource& source, size_t limit_bytes
   RETURN_IF_ERROR(WithRetries(
       [&] {
         body.clear();
-        Request request(source, 0, [&](std::string_view data) {
+        Request request(source, "", [&](std::string_view data) {
           body += data;
           return body.size() <= limit_bytes;
         });
@@ -204,10 +254,36 @@ absl::StatusOr<std::string> HttpGet(const HttpSource& source, size_t limit_bytes
   return body;
 }
 
+absl::StatusOr<std::string> HttpGetRange(const HttpSource& source, uint64_t offset, size_t bytes) {
+  std::string body;
+  RETURN_IF_ERROR(WithRetries(
+      [&] {
+        body.clear();
+        Request* self = nullptr;
+        uint64_t before = offset;  // what a server without ranges sends first
+        const auto take = [&](std::string_view data) {
+          if (self->status() == 206) before = 0;
+          const size_t skipped = std::min<uint64_t>(before, data.size());
+          before -= skipped;
+          body += data.substr(skipped, bytes - body.size());
+          return body.size() < bytes;
+        };
+        Request request(source, fmt::format("{}-{}", offset, offset + bytes - 1), take);
+        self = &request;
+        const absl::Status status = request.Run(source.url);
+        return body.size() == bytes || absl::IsOutOfRange(status) ? absl::OkStatus() : status;
+      },
+      [] { return uint64_t{0}; }));
+  return body;
+}
+
 absl::Status HttpDownload(const FileToFetch& file) {
   std::error_code error;
-  fs::create_directories(fs::path(file.path).parent_path(), error);
+  const fs::path folder = fs::path(file.path).parent_path();
+  fs::create_directories(folder, error);
   if (error) return CannotWrite("{}: {}", file.path, error.message());
+  ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(folder, file.go_on));
+  if (fs::exists(file.path, error)) return absl::OkStatus();
   const std::string part = file.path + ".part";
   Progress progress(file.label);
   RETURN_IF_ERROR(

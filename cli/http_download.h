@@ -16,6 +16,8 @@ struct HttpSource {
 
 // NotFound for 404, PermissionDenied for 401 and 403, Unavailable for what may pass.
 absl::StatusOr<std::string> HttpGet(const HttpSource& source, size_t limit_bytes = 64u << 20);
+// Bytes [offset, offset + bytes), fewer where the document ends before.
+absl::StatusOr<std::string> HttpGetRange(const HttpSource& source, uint64_t offset, size_t bytes);
 
 struct FileToFetch {
   HttpSource source;
@@ -23,8 +25,11 @@ struct FileToFetch {
   uint64_t bytes = 0;  // 0: not known
   std::string sha256;  // empty: not known
   std::string label;   // for the progress line
+  // Asked now and then; false: give up. Empty: nobody will.
+  std::function<bool(uint64_t done_bytes)> go_on = {};
 };
-// Goes on with a .part that is there. DataLoss: what came is not what was announced.
+// Goes on with a .part that is there; another process that fetches into the same folder is waited
+// for. DataLoss: what came is not what was announced. Cancelled: it was given up.
 absl::Status HttpDownload(const FileToFetch& file);
 
 }  // namespace baton::cli

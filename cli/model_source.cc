@@ -1,6 +1,8 @@
 #include "cli/model_source.h"
 
 #include <absl/strings/ascii.h>
+#include <absl/time/clock.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -9,8 +11,12 @@
 
 #include "cli/exit_code.h"
 #include "cli/http_download.h"
+#include "coordinator/remote_headers.h"
 #include "engine/base/quote.h"
+#include "engine/base/units.h"
+#include "engine/gguf/gguf_header.h"
 #include "engine/gguf/split_name.h"
+#include "proto/worker_client.h"
 
 namespace baton::cli {
 namespace fs = std::filesystem;
@@ -18,9 +24,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kHub = "hf:";
+constexpr std::string_view kHub = wire::kHubPrefix;
 constexpr std::string_view kOllama = "ollama:";
 constexpr std::string_view kDefaultType = "Q4_K_M";
+constexpr uint64_t kFirstHeaderBytes = 1 << 20;  // more where the header is longer
+constexpr uint64_t kMaxHeaderBytes = 256 << 20;
+constexpr absl::Duration kTellEvery = absl::Seconds(5);
 
 std::string Environment(const char* name, std::string_view otherwise) {
   const char* value = std::getenv(name);
@@ -105,6 +114,78 @@ absl::StatusOr<std::string> FindCached(const std::string& folder, const std::str
   return folder + "/" + chosen[0].path;
 }
 
+// The files of a repository, and where they come from.
+class Repository {
+ public:
+  explicit Repository(std::string name)
+      : name_(std::move(name)),
+        endpoint_(Environment("HF_ENDPOINT", "https://huggingface.co")),
+        token_(Environment("HF_TOKEN", "")) {}
+
+  absl::StatusOr<std::vector<RemoteFile>> List() const {
+    ASSIGN_OR_RETURN(
+        const Json tree,
+        GetJson(
+            {fmt::format("{}/api/models/{}/tree/main?recursive=true", endpoint_, name_), token_}));
+    return FilesOf(tree);
+  }
+  // The files that `wanted` means; `asked` stands in errors.
+  absl::StatusOr<std::vector<RemoteFile>> Find(const std::string& wanted,
+                                               const std::string& asked) const {
+    ASSIGN_OR_RETURN(const std::vector<RemoteFile> files, List());
+    auto chosen = ChooseFiles(files, wanted);
+    if (!chosen.ok()) return Prefixed(chosen.status(), asked);
+    return chosen;
+  }
+  HttpSource SourceOf(const RemoteFile& file) const {
+    return {fmt::format("{}/{}/resolve/main/{}", endpoint_, name_, file.path), token_};
+  }
+
+ private:
+  const std::string name_;
+  const std::string endpoint_;
+  const std::string token_;
+};
+
+// A file's bytes up to its data.
+absl::StatusOr<std::string> FetchHeader(const HttpSource& source, const RemoteFile& file) {
+  std::string bytes;
+  const uint64_t most = std::min(file.bytes, kMaxHeaderBytes);
+  for (uint64_t wanted = kFirstHeaderBytes;; wanted *= 4) {
+    const uint64_t end = std::min(wanted, most);
+    ASSIGN_OR_RETURN(const std::string more,
+                     HttpGetRange(source, bytes.size(), end - bytes.size()));
+    bytes += more;
+    const auto header = engine::ParseGgufHeader(bytes, file.bytes, file.path);
+    if (header.ok()) {
+      bytes.resize(std::min<uint64_t>(header->data_offset, bytes.size()));
+      return bytes;
+    }
+    if (bytes.size() < end || end == most) return header.status();
+  }
+}
+
+// Of these files, in a folder of their own: files of another size or content are another model.
+absl::StatusOr<std::string> FetchHeadersOf(const Repository& repository,
+                                           const std::vector<RemoteFile>& files,
+                                           const std::string& cache_dir) {
+  uint64_t total = 0;
+  for (const RemoteFile& file : files) total += file.bytes;
+  const fs::path folder = fs::path(cache_dir).parent_path() / "headers" /
+                          fmt::format("{}-{}-{}", fs::path(files[0].path).stem().string(), total,
+                                      files[0].sha256.substr(0, 16));
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return CannotWrite("{}: {}", folder.string(), error.message());
+  for (const RemoteFile& file : files) {
+    const fs::path path = folder / fs::path(file.path).filename();
+    if (fs::exists(path, error)) continue;
+    ASSIGN_OR_RETURN(const std::string header, FetchHeader(repository.SourceOf(file), file));
+    RETURN_IF_ERROR(coordinator::WriteWithHole(path, header, file.bytes));
+  }
+  return (folder / fs::path(files[0].path).filename()).string();
+}
+
 absl::Status NotCached(const std::string& name, const std::string& folder) {
   return WithHint(NotFound("{}: not in {}, and HF_HUB_OFFLINE forbids to fetch it",
                            engine::Named(name), folder),
@@ -119,26 +200,16 @@ absl::StatusOr<std::string> FetchFromHub(const std::string& name, const std::str
     if (auto cached = FindCached(folder, parsed.wanted); cached.ok()) return cached;
   }
   if (Offline()) return NotCached(name, folder);
-  const std::string endpoint = Environment("HF_ENDPOINT", "https://huggingface.co");
-  const std::string token = Environment("HF_TOKEN", "");
-  ASSIGN_OR_RETURN(const Json tree,
-                   GetJson({fmt::format("{}/api/models/{}/tree/main?recursive=true", endpoint,
-                                        parsed.repository),
-                            token}));
-  auto chosen = ChooseFiles(FilesOf(tree), parsed.wanted);
-  if (!chosen.ok()) return Prefixed(chosen.status(), name);
-  for (const RemoteFile& file : *chosen) {
-    const std::string path = folder + "/" + file.path;
-    if (std::error_code ignored; fs::exists(path, ignored)) continue;
-    RETURN_IF_ERROR(HttpDownload(
-        {.source = {fmt::format("{}/{}/resolve/main/{}", endpoint, parsed.repository, file.path),
-                    token},
-         .path = path,
-         .bytes = file.bytes,
-         .sha256 = file.sha256,
-         .label = file.path}));
+  const Repository repository(parsed.repository);
+  ASSIGN_OR_RETURN(const std::vector<RemoteFile> chosen, repository.Find(parsed.wanted, name));
+  for (const RemoteFile& file : chosen) {
+    RETURN_IF_ERROR(HttpDownload({.source = repository.SourceOf(file),
+                                  .path = folder + "/" + file.path,
+                                  .bytes = file.bytes,
+                                  .sha256 = file.sha256,
+                                  .label = file.path}));
   }
-  return folder + "/" + chosen->front().path;
+  return folder + "/" + chosen.front().path;
 }
 
 absl::StatusOr<std::string> FetchFromOllama(const std::string& name, const std::string& cache_dir) {
@@ -189,9 +260,8 @@ std::string ListOf(const std::vector<RemoteFile>& files) {
 
 }  // namespace
 
-bool IsModelName(std::string_view name) {
-  return name.starts_with(kHub) || name.starts_with(kOllama);
-}
+bool IsHubName(std::string_view name) { return name.starts_with(kHub); }
+bool IsModelName(std::string_view name) { return IsHubName(name) || name.starts_with(kOllama); }
 
 absl::StatusOr<std::vector<RemoteFile>> ChooseFiles(const std::vector<RemoteFile>& files,
                                                     std::string_view wanted) {
@@ -224,6 +294,57 @@ absl::StatusOr<std::vector<RemoteFile>> ChooseFiles(const std::vector<RemoteFile
     parts.push_back(*part);
   }
   return parts;
+}
+
+absl::StatusOr<HubModel> FetchHeaders(const std::string& name, const std::string& cache_dir) {
+  ASSIGN_OR_RETURN(const HubName parsed, ParseHubName(name));
+  const std::string folder = "hf/" + parsed.repository;
+  const auto model_of = [&](const std::string& file, std::string path) {
+    const fs::path below = (fs::path(folder) / file).parent_path();
+    return HubModel{.path = std::move(path),
+                    .name = fmt::format("{}{}/{}", kHub, parsed.repository, file),
+                    .folder = below.string()};
+  };
+  const std::string here = cache_dir + "/" + folder;
+  if (!parsed.wanted.empty() || Offline()) {
+    if (auto cached = FindCached(here, parsed.wanted); cached.ok())
+      return model_of(cached->substr(here.size() + 1), *cached);
+  }
+  if (Offline()) return NotCached(name, here);
+  const Repository repository(parsed.repository);
+  ASSIGN_OR_RETURN(const std::vector<RemoteFile> files, repository.Find(parsed.wanted, name));
+  ASSIGN_OR_RETURN(std::string path, FetchHeadersOf(repository, files, cache_dir));
+  return model_of(files[0].path, std::move(path));
+}
+
+absl::Status FetchPart(const std::string& model, const engine::PartFile& part,
+                       const std::string& folder,
+                       const std::function<bool(uint64_t, uint64_t)>& progress) {
+  ASSIGN_OR_RETURN(const HubName parsed, ParseHubName(model));
+  if (Offline()) return NotCached(part.file_name, folder);
+  const Repository repository(parsed.repository);
+  ASSIGN_OR_RETURN(const std::vector<RemoteFile> files, repository.List());
+  const std::string path = fs::path(parsed.wanted).replace_filename(part.file_name);
+  const auto found = std::ranges::find(files, path, &RemoteFile::path);
+  if (found == files.end()) return NotFound("{}: it has no {}", model, path);
+  if (found->bytes != part.bytes) {
+    return DataLoss("{}: {} has {} bytes there, expected {}", model, path, found->bytes,
+                    part.bytes);
+  }
+  absl::Time tell = absl::Now();
+  return HttpDownload({.source = repository.SourceOf(*found),
+                       .path = folder + "/" + part.file_name,
+                       .bytes = found->bytes,
+                       .sha256 = found->sha256,
+                       .label = part.file_name,
+                       .go_on = [&](uint64_t done) {
+                         if (absl::Now() >= tell) {
+                           tell = absl::Now() + kTellEvery;
+                           spdlog::info("fetching {}: {} of {}", part.file_name,
+                                        engine::FormatBytes(done), engine::FormatBytes(part.bytes));
+                         }
+                         return !progress || progress(done, part.bytes);
+                       }});
 }
 
 absl::StatusOr<std::string> FetchModel(const std::string& name, const std::string& cache_dir) {

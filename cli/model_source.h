@@ -5,15 +5,18 @@
 //   ollama:NAME[:TAG]                  a registry's manifest and blobs; OLLAMA_REGISTRY names
 //   another
 //
-// A split set comes whole. What broke off goes on where it stopped; sizes and hashes are checked
-// before a file gets its name, so that what is in the cache is right.
+// A split set comes whole, or part by part to the hosts that need them. What broke off goes on
+// where it stopped; sizes and hashes are checked before a file gets its name, so that what is in
+// the cache is right.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/arch/stage_spec.h"
 #include "engine/base/status.h"
 
 namespace baton::cli {
@@ -22,6 +25,21 @@ bool IsModelName(std::string_view name);  // "hf:…", "ollama:…"
 
 // The path of the (first) file, from `cache_dir` or after fetching it there.
 absl::StatusOr<std::string> FetchModel(const std::string& name, const std::string& cache_dir);
+
+// A model of a hub as a coordinator needs it, whose workers fetch the parts of their layers.
+struct HubModel {
+  std::string path;    // of the (first) file here: whole if it is cached, else the headers alone
+  std::string name;    // "hf:ORG/REPO/FILE.gguf", FetchPart's
+  std::string folder;  // where a host keeps its parts, below its cache of models
+};
+bool IsHubName(std::string_view name);
+absl::StatusOr<HubModel> FetchHeaders(const std::string& name, const std::string& cache_dir);
+
+// Puts one file of the set that `model` is the first file of into `folder`. `progress` hears of its
+// bytes and returns false to give up.
+absl::Status FetchPart(const std::string& model, const engine::PartFile& part,
+                       const std::string& folder,
+                       const std::function<bool(uint64_t done, uint64_t total)>& progress);
 
 // What to fetch of a repository. For tests.
 struct RemoteFile {

@@ -21,7 +21,8 @@ struct PlanFlags {
 
 // The topology as it would be. Ranges that were given to all workers do not fit fewer of them.
 absl::StatusOr<coordinator::Topology> WhatIf(const PlanFlags& flags) {
-  ASSIGN_OR_RETURN(coordinator::Topology topology, ReadTopology(flags.topology));
+  ASSIGN_OR_RETURN(coordinator::Topology topology,
+                   ReadTopology(flags.topology, ModelUse::kHeaders));
   if (flags.context > 0) topology.context = flags.context;
   if (flags.sequences > 0) topology.sequences = flags.sequences;
   for (const std::string& name : flags.without) {

@@ -75,7 +75,8 @@ absl::StatusOr<std::unique_ptr<coordinator::HttpGateway>> StartGateway(
 }
 
 absl::StatusOr<coordinator::Topology> ServedTopology(const ServeFlags& flags) {
-  ASSIGN_OR_RETURN(coordinator::Topology topology, ReadTopology(flags.topology));
+  ASSIGN_OR_RETURN(coordinator::Topology topology,
+                   ReadTopology(flags.topology, ModelUse::kWeights));
   RETURN_IF_ERROR(SetAddresses(flags.addresses, topology));
   if (!flags.grpc.empty()) topology.grpc_address = flags.grpc;
   if (!flags.http.empty()) topology.http_address = flags.http;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,14 @@
 
 namespace baton::cli {
 
+// What of a published model a command wants to have here.
+enum class ModelUse : uint8_t {
+  kHeaders,
+  kWeights,  // where all workers are on this host; other hosts fetch theirs
+};
+
 // A model given by name becomes its path in the cache. Bad data but where there is no such file.
-absl::StatusOr<coordinator::Topology> ReadTopology(const std::string& path);
+absl::StatusOr<coordinator::Topology> ReadTopology(const std::string& path, ModelUse use);
 
 // Replaces the addresses of workers, as "NAME=HOST:PORT".
 absl::Status SetAddresses(const std::vector<std::string>& addresses,

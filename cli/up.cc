@@ -111,7 +111,7 @@ absl::Status StartAll(const std::string& file, bool copy, const Topology& topolo
 }
 
 absl::Status Run(const UpFlags& flags) {
-  ASSIGN_OR_RETURN(const Topology topology, ReadTopology(flags.file));
+  ASSIGN_OR_RETURN(const Topology topology, ReadTopology(flags.file, ModelUse::kWeights));
   if (flags.detach) {
     std::vector<std::string> again = {"up", "-f", flags.file};
     if (flags.copy) again.push_back("--copy");

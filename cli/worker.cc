@@ -7,6 +7,7 @@
 #include "cli/exit_code.h"
 #include "cli/flag_values.h"
 #include "cli/interrupt.h"
+#include "cli/model_source.h"
 #include "cli/ready_line.h"
 #include "cli/server_flags.h"
 #include "proto/address.h"
@@ -32,6 +33,7 @@ absl::Status Run(const WorkerFlags& flags) {
   }
   ASSIGN_OR_RETURN(options.server.kv_limit_bytes, ParseSize("--kv-limit", flags.kv_limit));
   ASSIGN_OR_RETURN(options.server.security, SecurityOf(flags.tls));
+  options.hub_fetch = FetchPart;
   std::stop_source stop;
   InterruptWatch watch;
   watch.OnSignal([&stop] { stop.request_stop(); });

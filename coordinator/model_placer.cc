@@ -285,10 +285,16 @@ absl::StatusOr<std::vector<Placement>> ModelPlacer::Place(const WorkerRegistry& 
   }
   EvenOut(kinds, &request.workers);
   ASSIGN_OR_RETURN(request.links, LinkMatrix(topology_, speeds_, request.workers));
-  ASSIGN_OR_RETURN(const Plan plan, MakePlan(request));
-  if (!plan.fits) return DoesNotFit(request, plan);
+  absl::StatusOr<Plan> plan = MakePlan(request);
+  if (!topology_.hub.empty() && (!plan.ok() || !plan->fits)) {
+    // What hosts have is where to begin; what they lack can be had.
+    for (PlanWorker& worker : request.workers) worker.has_layer.clear();
+    plan = MakePlan(request);
+  }
+  RETURN_IF_ERROR(plan.status());
+  if (!plan->fits) return DoesNotFit(request, *plan);
   std::vector<Placement> placement;
-  for (const PlanStage& stage : plan.stages)
+  for (const PlanStage& stage : plan->stages)
     placement.push_back({workers[stage.worker], stage.layers});
   return placement;
 }
@@ -341,6 +347,7 @@ absl::StatusOr<wire::LoadRequest> ModelPlacer::MakeLoadRequest(engine::LayerRang
     for (const WorkerEntry& worker : topology_.workers)
       request.part_sources.push_back(worker.address);
   }
+  if (!topology_.hub.empty()) request.part_sources.push_back(topology_.hub);
   return request;
 }
 

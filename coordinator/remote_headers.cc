@@ -69,19 +69,6 @@ fs::path FolderFor(const std::string& first, uint64_t bytes) {
          fmt::format("{}-{}", fs::path(first).stem().string(), bytes);
 }
 
-// Written beside and renamed: another coordinator sees a whole file or none.
-absl::Status WriteWithHole(const fs::path& path, std::string_view header, uint64_t bytes) {
-  const fs::path part = fmt::format("{}.{}.part", path.string(), getpid());
-  std::ofstream file(part, std::ios::binary);
-  file.write(header.data(), static_cast<std::streamsize>(header.size()));
-  file.close();
-  std::error_code error;
-  if (file) fs::resize_file(part, bytes, error);
-  if (file && !error) fs::rename(part, path, error);
-  if (!file || error) return Unavailable("{}: cannot be written", path.string());
-  return absl::OkStatus();
-}
-
 absl::StatusOr<std::string> Fetch(const std::vector<std::string>& names,
                                   const std::map<std::string, FileOfWorker>& files) {
   uint64_t total = 0;
@@ -101,6 +88,19 @@ absl::StatusOr<std::string> Fetch(const std::vector<std::string>& names,
 }
 
 }  // namespace
+
+absl::Status WriteWithHole(const fs::path& path, std::string_view header, uint64_t bytes) {
+  // Written beside and renamed.
+  const fs::path part = fmt::format("{}.{}.part", path.string(), getpid());
+  std::ofstream file(part, std::ios::binary);
+  file.write(header.data(), static_cast<std::streamsize>(header.size()));
+  file.close();
+  std::error_code error;
+  if (file) fs::resize_file(part, bytes, error);
+  if (file && !error) fs::rename(part, path, error);
+  if (!file || error) return Unavailable("{}: cannot be written", path.string());
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::string> FindModelHeaders(const Topology& topology,
                                              wire::WorkerConnector* connector) {

@@ -2,7 +2,10 @@
 // from those that hold the parts.
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "coordinator/topology.h"
 #include "engine/base/status.h"
@@ -15,5 +18,9 @@ namespace baton::coordinator {
 // yet. NotFound where neither this host nor a worker has it.
 absl::StatusOr<std::string> FindModelHeaders(const Topology& topology,
                                              wire::WorkerConnector* connector);
+
+// A file of that size with a header and a hole. Another process sees it whole or not at all.
+absl::Status WriteWithHole(const std::filesystem::path& path, std::string_view header,
+                           uint64_t bytes);
 
 }  // namespace baton::coordinator

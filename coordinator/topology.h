@@ -75,6 +75,7 @@ inline constexpr std::string_view kNoJournal = "off";
 struct Topology {
   std::string file;  // "" where it was made by flags
   std::string model;
+  std::string hub = {};  // "hf:ORG/REPO/FILE": workers fetch from it what they lack; not in a file
   int32_t context =
       0;  // positions per sequence; 0: 4096, or less where the model was trained with less
   int32_t sequences = 8;

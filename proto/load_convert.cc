@@ -132,7 +132,7 @@ absl::StatusOr<LoadRequest> FromProto(const v1::LoadStageRequest& message) {
   if (!request.next_address.empty()) RETURN_IF_ERROR(ParseAddress(request.next_address).status());
   ASSIGN_OR_RETURN(request.wire_type, FromProto(message.wire_type()));
   for (const std::string& source : message.part_sources()) {
-    RETURN_IF_ERROR(ParseAddress(source).status());
+    if (!source.starts_with(kHubPrefix)) RETURN_IF_ERROR(ParseAddress(source).status());
     request.part_sources.push_back(source);
   }
   request.measure = static_cast<Measure>(message.measure());

@@ -82,11 +82,15 @@ struct WorkerInfo {
   uint64_t host_memory_available_bytes = 0;  // where the memory above is a device's own
 };
 
+// Begins the name of a published model, as a source of parts.
+inline constexpr std::string_view kHubPrefix = "hf:";
+
 struct LoadRequest {
   engine::StageSpec spec;
   uint64_t epoch = 0;
   std::string next_address;  // empty at the last stage
   WireType wire_type = WireType::kF32;
+  // Workers' addresses, or "hf:ORG/REPO/FILE.gguf", a published set that the parts are of.
   std::vector<std::string> part_sources;
   Measure measure = Measure::kNone;
 };

@@ -22,6 +22,7 @@ struct EngineStageOptions {
   bool mlock = false;
   std::string cache_dir = "";    // for parts that are fetched; empty: PartStore::DefaultCacheDir()
   wire::Security security = {};  // towards the workers that they are fetched from
+  HubFetch hub_fetch = {};       // empty: nothing comes from a hub
 };
 
 // Loads stages from a models folder for one backend. The stages must not outlive it.
@@ -53,7 +54,7 @@ class EngineStageLoader : public StageLoader {
         folder_(options_.models_dir),
         store_(options_.models_dir,
                options_.cache_dir.empty() ? PartStore::DefaultCacheDir() : options_.cache_dir,
-               options_.security) {}
+               options_.security, options_.hub_fetch) {}
 
   const EngineStageOptions options_;
   const std::unique_ptr<engine::Backend> backend_;

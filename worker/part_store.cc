@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "proto/part_client.h"
+#include "proto/worker_client.h"
 #include "worker/content_hash.h"
 
 namespace baton::worker {
@@ -191,6 +192,22 @@ std::string PartStore::DefaultCacheDir() {
   return (home != nullptr ? std::string(home) : std::string("/tmp")) + "/.cache/baton/parts";
 }
 
+absl::Status PartStore::FetchWhole(const std::string& model,
+                                   const std::vector<engine::PartFile>& parts,
+                                   const LoadProgress& progress) {
+  uint64_t total = 0, before = 0;
+  for (const engine::PartFile& part : parts) total += part.bytes;
+  for (const engine::PartFile& part : parts) {
+    const auto advance = [&](uint64_t done, uint64_t) {
+      return !progress || progress(before + done, total);
+    };
+    RETURN_IF_ERROR(fetch_(model, part, models_dir_, advance));
+    before += part.bytes;
+    bytes_received_ += part.bytes;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::string> PartStore::Provide(const engine::StageSpec& spec,
                                                const std::vector<std::string>& sources,
                                                const LoadProgress& progress) {
@@ -200,6 +217,15 @@ absl::StatusOr<std::string> PartStore::Provide(const engine::StageSpec& spec,
     if (!fs::exists(models_dir_ + "/" + spec.parts.at(part).file_name)) missing.insert(part);
   }
   if (missing.empty() || sources.empty()) return models_dir_;
+  const auto hub = std::ranges::find_if(
+      sources, [](const std::string& source) { return source.starts_with(wire::kHubPrefix); });
+  if (hub != sources.end()) {
+    if (!fetch_) return models_dir_;
+    std::vector<engine::PartFile> parts;
+    for (const uint32_t part : missing) parts.push_back(spec.parts[part]);
+    RETURN_IF_ERROR(FetchWhole(*hub, parts, progress));
+    return models_dir_;
+  }
 
   const std::string folder = cache_dir_ + "/" + FolderName(spec.fingerprint);
   std::error_code error;

@@ -18,7 +18,8 @@ absl::Status RunWorker(const WorkerRunOptions& options, std::stop_token stop,
                                                          .threads = options.threads,
                                                          .mlock = options.mlock,
                                                          .cache_dir = "",
-                                                         .security = options.server.security}));
+                                                         .security = options.server.security,
+                                                         .hub_fetch = options.hub_fetch}));
   ASSIGN_OR_RETURN(const auto server, WorkerServer::Start(options.server, std::move(loader)));
   ready(server->address());
 

@@ -7,6 +7,7 @@
 
 #include "engine/base/status.h"
 #include "proto/address.h"
+#include "worker/part_store.h"
 #include "worker/worker_server.h"
 
 namespace baton::worker {
@@ -16,6 +17,7 @@ struct WorkerRunOptions {
   std::string device = "auto";
   int threads = 0;  // 0: as many as the process may use
   bool mlock = false;
+  HubFetch hub_fetch = {};  // for parts of published models; empty: not fetched
 };
 
 // Serves until `stop`. `ready` gets the address once clients may call.

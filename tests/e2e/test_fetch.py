@@ -65,17 +65,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def send_file(self, data):
         hub, begin = self.server, 0
+        end = len(data)
         if hub.ranges and (wanted := self.headers.get("Range")):
-            begin = int(wanted.removeprefix("bytes=").rstrip("-"))
+            first, _, last = wanted.removeprefix("bytes=").partition("-")
+            begin = int(first)
             if begin >= len(data):
                 return self.answer(416)
+            end = min(end, int(last) + 1) if last else end
             self.send_response(206)
-            self.send_header("Content-Range", f"bytes {begin}-{len(data) - 1}/{len(data)}")
+            self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(data)}")
         else:
             self.send_response(200)
-        self.send_header("Content-Length", str(len(data) - begin))
+        self.send_header("Content-Length", str(end - begin))
         self.end_headers()
-        rest = data[begin:]
+        rest = data[begin:end]
         if hub.cut_after is not None and len(rest) > hub.cut_after:
             self.wfile.write(rest[:hub.cut_after])
             self.close_connection = True
@@ -138,6 +141,78 @@ class Fetch(cluster.TestCase):
         self.assertEqual(len(self.hub.files), 3)
         found = json.loads(cluster.good(self.info("hf:org/repo:tiny")).stdout)
         self.assertEqual(len(found["parts"]), 3)
+
+    def split_set(self, layers):
+        """A published set of four parts, and workers for these layers."""
+        self.model = cluster.tiny_model(self.folder / "six.gguf", layers=6)
+        cluster.good(cluster.run("split", self.model, "--parts", 4, "-o", self.folder / "parts"))
+        self.hub.files = {path.name: path.read_bytes() for path in (self.folder / "parts").glob("*.gguf")}
+        self.assertEqual(len(self.hub.files), 4)
+        return [{"name": f"w{i}", "address": "127.0.0.1:0", "layers": text, "threads": 1} for i, text in enumerate(layers)]
+
+    def topology(self, entries):
+        file = self.folder / "topology.yaml"
+        file.write_text(cluster.topology_text("hf:org/repo:six", entries))
+        return file
+
+    def start_worker(self, entry):
+        """On a host that has no part; returns its models folder."""
+        folder = self.folder / f"host-{entry['name']}"
+        entry["address"] = self.start("worker", "--listen", "127.0.0.1:0", "--name", entry["name"], "--models", folder,
+                                      "--threads", 1, env=self.env).ready().grpc
+        return folder
+
+    def parts_asked(self):
+        """What was asked for to its end, each as often as it was."""
+        return sorted(path[6:] for path, wanted in self.hub.asked
+                      if path.startswith("/blob/") and (wanted is None or wanted.endswith("-")))
+
+    def assert_answers(self, grpc):
+        ask = ("--tokens", "3,4,5,6", "-n", 8, "--temp", 0, "--ignore-eos")
+        said = cluster.run_json("run", "--server", grpc, *ask)
+        self.assertEqual(said["tokens"], cluster.run_json("run", "-m", self.model, *ask)["tokens"])
+
+    def test_each_host_fetches_the_parts_of_its_layers(self):
+        entries = self.split_set(["0-2", "3-5"])
+        stages = cluster.run_json("plan", "-f", self.topology(entries), env=self.env)["stages"]
+        self.assertEqual(self.parts_asked(), [], "a plan needs headers only")
+        folders = [self.start_worker(entry) for entry in entries]
+        self.hub.cut_after = min(map(len, self.hub.files.values())) // 2
+        serve = self.start("serve", "-f", self.topology(entries), env=self.env).ready()
+        self.assert_answers(serve.grpc)
+        workers = cluster.run_json("status", "--server", serve.grpc)["workers"]
+        for folder, stage, worker in zip(folders, stages, workers):
+            held = {path.name: path.read_bytes() for path in folder.iterdir()}
+            self.assertLess(len(held), 4)
+            self.assertLessEqual(set(held), set(stage["parts"]))
+            for name, data in held.items():
+                self.assertEqual(data, self.hub.files[name])
+            self.assertEqual(worker["weight_bytes_received"], sum(map(len, held.values())))
+
+        # What is there is not fetched again.
+        serve.stop()
+        before = len(self.parts_asked())
+        self.start("serve", "-f", self.folder / "topology.yaml", env=self.env).ready()
+        self.assertEqual(len(self.parts_asked()), before)
+
+    def test_a_part_of_wrong_bytes_is_not_loaded(self):
+        entries = self.split_set(["0-5"])
+        folder = self.start_worker(entries[0])
+        self.hub.lie = {name: "0" * 64 for name in self.hub.files}
+        serve = self.start("serve", "-f", self.topology(entries), env=self.env)
+        self.assertEqual(serve.wait(), 65)
+        self.assertIn("SHA-256", serve.words())
+        self.assertEqual(list(folder.glob("*.gguf*")), [])
+
+    def test_workers_of_one_host_share_what_they_fetch(self):
+        entries = self.split_set(["0-1", "2-3", "4-5"])
+        for entry in entries[:2]:
+            entry["launch"] = "local"
+        elsewhere = self.start_worker(entries[2])
+        up = self.start("up", "-f", self.topology(entries), env=self.env).ready()
+        self.assert_answers(up.grpc)
+        here = list((self.folder / "cache/baton/models/hf/org/repo").glob("*.gguf"))
+        self.assertEqual(len(self.parts_asked()), len(here) + len(list(elsewhere.iterdir())))
 
     def test_a_registry(self):
         self.hub.cut_after = 50_000
