@@ -87,11 +87,13 @@ def _generate_request(pb, prompt, options):
     return request
 
 
-class _Progress:
-    """What has come of an answer, so that it can be resumed."""
+class _Attempts:
+    """The calls that an answer takes: the first, and one more each time that it breaks off and may go on. Each is a `with`."""
 
-    def __init__(self):
-        self.request_id, self.tokens, self.ended, self.heard, self.broke = "", 0, False, time.monotonic(), None
+    def __init__(self, call, resume):
+        self._call, self._resume, self._broke = call, resume, None
+        self.request_id, self.tokens, self.ended, self.heard = "", 0, False, time.monotonic()
+        self.done, self.pause = False, 0
 
     def take(self, piece):
         self.request_id = self.request_id or piece.request_id
@@ -100,39 +102,37 @@ class _Progress:
         self.heard = time.monotonic()
         return piece
 
-    def check(self, error):
-        """Raises it, unless the answer may go on."""
-        if self.ended:
-            return
-        if error.code() == grpc.StatusCode.NOT_FOUND and self.broke:
-            raise self.broke  # "no such request" says less than why it broke off
+    def __enter__(self):
+        if self._broke:
+            self._call = self._resume(self)
+        return self._call
+
+    def __exit__(self, _kind, error, _trace):
+        """Whether that was not the end: the next attempt asks for what is missing."""
+        self._call.cancel()
+        self.done = self.ended or not isinstance(error, grpc.RpcError)
+        if self.done:
+            return isinstance(error, grpc.RpcError)  # after the last piece it does not matter
+        if error.code() == grpc.StatusCode.NOT_FOUND and self._broke:
+            raise self._broke  # "no such request" says less than why it broke off
         if error.code() != grpc.StatusCode.UNAVAILABLE or not self.request_id or time.monotonic() > self.heard + RESUME_FOR_S:
-            raise error
-        self.broke = error
+            return False
+        self._broke, self.pause = error, RESUME_EVERY_S
+        return True
 
 
 class Answer:
     """Pieces of an answer (GenerateResponse), as they come. `last` is the latest; at the end it has the timings."""
 
     def __init__(self, call, resume):
-        self._call, self._resume, self.last = call, resume, None
+        self._attempts, self.last = _Attempts(call, resume), None
 
     def __iter__(self):
-        progress = _Progress()
-        try:
-            while True:
-                try:
-                    for self.last in self._call:
-                        yield progress.take(self.last)
-                    return
-                except grpc.RpcError as error:
-                    progress.check(error)
-                if progress.ended:
-                    return
-                time.sleep(RESUME_EVERY_S)
-                self._call = self._resume(progress)
-        finally:
-            self._call.cancel()
+        while not self._attempts.done:
+            time.sleep(self._attempts.pause)
+            with self._attempts as call:
+                for self.last in call:
+                    yield self._attempts.take(self.last)
 
     def text(self):
         return "".join(piece.text for piece in self)
@@ -140,24 +140,14 @@ class Answer:
 
 class AsyncAnswer:
     def __init__(self, call, resume):
-        self._call, self._resume, self.last = call, resume, None
+        self._attempts, self.last = _Attempts(call, resume), None
 
     async def __aiter__(self):
-        progress = _Progress()
-        try:
-            while True:
-                try:
-                    async for self.last in self._call:
-                        yield progress.take(self.last)
-                    return
-                except grpc.RpcError as error:
-                    progress.check(error)
-                if progress.ended:
-                    return
-                await asyncio.sleep(RESUME_EVERY_S)
-                self._call = self._resume(progress)
-        finally:
-            self._call.cancel()
+        while not self._attempts.done:
+            await asyncio.sleep(self._attempts.pause)
+            with self._attempts as call:
+                async for self.last in call:
+                    yield self._attempts.take(self.last)
 
     async def text(self):
         return "".join([piece.text async for piece in self])
