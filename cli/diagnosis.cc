@@ -24,6 +24,7 @@
 #include "engine/base/units.h"
 #include "engine/gguf/gguf_file.h"
 #include "proto/address.h"
+#include "proto/certificates.h"
 #include "proto/grpc_worker_client.h"
 #include "proto/listen.h"
 #include "proto/version.h"
@@ -40,6 +41,7 @@ constexpr absl::Duration kAskTimeout = absl::Seconds(3);
 constexpr int kProbes = 5;
 constexpr size_t kBigProbeBytes = 1'000'000;
 constexpr absl::Duration kMaxClockSkew = absl::Seconds(5);
+constexpr absl::Duration kRenewBefore = absl::Hours(24) * 14;
 constexpr rlim_t kFilesOfAWorker = 1024;
 
 // A worker of the file and what it said of itself.
@@ -84,6 +86,7 @@ class Examination {
   void CheckAddresses();
   void CheckPort(const std::string& where, const std::string& text);
   void CheckSecurity();
+  void CheckCertificate(const std::string& where, const wire::Security& files);
   void CheckKeyFile(const std::string& file);
   void CheckLimits();
   void AskWorkers();
@@ -181,6 +184,19 @@ void Examination::CheckKeyFile(const std::string& file) {
       "chmod 600 " + file);
 }
 
+void Examination::CheckCertificate(const std::string& where, const wire::Security& files) {
+  if (const absl::Status valid = wire::CheckCertificate(files, absl::Now()); !valid.ok()) {
+    return Add(Level::kError, where, std::string(Message(valid)),
+               "`baton certs issue` with the cluster's authority makes files that belong together");
+  }
+  if (const absl::Status soon = wire::CheckCertificate(files, absl::Now() + kRenewBefore);
+      !soon.ok()) {
+    Add(Level::kWarning, where,
+        fmt::format("in {} days: {}", kRenewBefore / absl::Hours(24), Message(soon)),
+        "`baton certs issue` again; running processes take the new files by themselves");
+  }
+}
+
 void Examination::CheckSecurity() {
   const wire::Security security = SecurityOf(topology_);
   for (const std::string* text : {&topology_.grpc_address, &topology_.http_address}) {
@@ -200,12 +216,15 @@ void Examination::CheckSecurity() {
         "`baton certs` and the key `tls`, or `insecure: true` on a network that you trust");
   }
   if (topology_.tls) {
+    bool readable = true;
     for (const std::string* file :
          {&topology_.tls->ca, &topology_.tls->cert, &topology_.tls->key}) {
       if (access(file->c_str(), R_OK) == 0) continue;
+      readable = false;
       Add(Level::kError, topology_.file, fmt::format("{}: {}", *file, std::strerror(errno)),
           "`baton certs issue` writes the files that `tls` names");
     }
+    if (readable) CheckCertificate(topology_.file, security);
     CheckKeyFile(topology_.tls->key);
   }
   if (topology_.api_keys.empty()) return;

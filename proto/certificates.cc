@@ -29,6 +29,8 @@ struct Free {
 };
 using Key = std::unique_ptr<EVP_PKEY, Free<EVP_PKEY_free>>;
 using Certificate = std::unique_ptr<X509, Free<X509_free>>;
+using Store = std::unique_ptr<X509_STORE, Free<X509_STORE_free>>;
+using StoreContext = std::unique_ptr<X509_STORE_CTX, Free<X509_STORE_CTX_free>>;
 using Extension = std::unique_ptr<X509_EXTENSION, Free<X509_EXTENSION_free>>;
 
 struct CloseFile {
@@ -191,6 +193,28 @@ absl::StatusOr<Security> IssueCertificate(const std::string& dir,
   RETURN_IF_ERROR(WriteKey(files.key_file, key.get()));
   RETURN_IF_ERROR(WriteCertificate(files.cert_file, subject));
   return files;
+}
+
+absl::Status CheckCertificate(const Security& files, absl::Time when) {
+  ASSIGN_OR_RETURN(const File cert_file, OpenFile(files.cert_file));
+  ASSIGN_OR_RETURN(const File key_file, OpenFile(files.key_file));
+  const Certificate certificate(PEM_read_X509(cert_file.get(), nullptr, nullptr, nullptr));
+  if (certificate == nullptr) return DataLoss("{}: no certificate in PEM", files.cert_file);
+  const Key key(PEM_read_PrivateKey(key_file.get(), nullptr, nullptr, nullptr));
+  if (key == nullptr) return DataLoss("{}: no private key in PEM", files.key_file);
+  if (X509_check_private_key(certificate.get(), key.get()) != 1) {
+    return FailedPrecondition("{}: not the key of {}", files.key_file, files.cert_file);
+  }
+  const Store authority(X509_STORE_new());
+  if (X509_STORE_load_file(authority.get(), files.ca_file.c_str()) != 1)
+    return DataLoss("{}: no certificate in PEM", files.ca_file);
+  const StoreContext context(X509_STORE_CTX_new());
+  X509_STORE_CTX_init(context.get(), authority.get(), certificate.get(), nullptr);
+  X509_STORE_CTX_set_time(context.get(), 0, absl::ToTimeT(when));
+  if (X509_verify_cert(context.get()) == 1) return absl::OkStatus();
+  return FailedPrecondition(
+      "{}: {}", files.cert_file,
+      X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get())));
 }
 
 }  // namespace baton::wire

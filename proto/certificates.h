@@ -1,6 +1,8 @@
 // A small certificate authority for a cluster: `baton certs` and tests. Keys are P-256, files PEM.
 #pragma once
 
+#include <absl/time/time.h>
+
 #include <string>
 #include <vector>
 
@@ -24,5 +26,10 @@ struct CertificateRequest {
 // a host needs, replacing those that are there. Returns their paths.
 absl::StatusOr<Security> IssueCertificate(const std::string& dir,
                                           const CertificateRequest& request);
+
+// Whether others with this authority would believe a process with these files at that time: the key
+// is the certificate's, the authority has signed it, it is valid then. The first thing that is wrong
+// names the file.
+absl::Status CheckCertificate(const Security& files, absl::Time when);
 
 }  // namespace baton::wire

@@ -61,6 +61,26 @@ class Doctor(cluster.TestCase):
         tls = "tls: {ca: /no/ca.pem, cert: /no/cert.pem, key: /no/key.pem}\n"
         self.assert_finds(self.examine(more=tls), "error", "/no/key.pem")
 
+    def test_certificates(self):
+        certs = self.folder / "certs"
+        cluster.good(cluster.run("certs", "init", "-d", certs))
+        issue = lambda name, days: cluster.good(cluster.run("certs", "issue", name, "--role", "coordinator", "--host", "127.0.0.1",
+                                                            "--days", days, "-d", certs))
+        issue("head", 365), issue("short", 5), issue("other", 365)
+        cluster.good(cluster.run("certs", "init", "-d", self.folder / "elsewhere"))
+
+        def tls(**files):
+            named = {name: certs / "head" / f"{name}.pem" for name in ("ca", "cert", "key")} | files
+            return "tls: {" + ", ".join(f"{name}: {path}" for name, path in named.items()) + "}\n"
+        report = self.examine(more=tls(), code=0)
+        self.assertEqual([f for f in report["findings"] if f["level"] != "good"], [])
+        self.assert_finds(self.examine(more=tls(key=certs / "other/key.pem")), "error", "other/key.pem", "not the key of")
+        self.assert_finds(self.examine(more=tls(ca=self.folder / "elsewhere/ca.pem")), "error", "head/cert.pem", "issuer")
+        soon = tls(cert=certs / "short/cert.pem", key=certs / "short/key.pem")
+        self.assert_finds(self.examine(more=soon, code=0), "warning", "in 14 days", "expired")
+        (certs / "head/key.pem").chmod(0o644)
+        self.assert_finds(self.examine(more=tls(), code=0), "warning", "head/key.pem", "others may read")
+
     def test_limits_of_this_machine(self):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         file = self.folder / "topology.yaml"
