@@ -22,6 +22,7 @@ struct CertsFlags {
   std::string role = "generate";
   std::string key_file = "keys.txt";
   int ca_days = 3650;
+  bool json = false;
   wire::CertificateRequest request;
 };
 
@@ -33,6 +34,9 @@ absl::StatusOr<wire::Role> RoleOf(const CertsFlags& flags) {
 
 absl::Status Init(const CertsFlags& flags) {
   RETURN_IF_ERROR(wire::CreateAuthority(flags.folder, flags.ca_days));
+  if (flags.json) {
+    return PrintJson({{"ca", flags.folder + "/ca.pem"}, {"key", flags.folder + "/ca-key.pem"}});
+  }
   return Print(
       fmt::format("{0}/ca.pem      for everyone\n{0}/ca-key.pem  stays here: who has it can "
                   "make certificates\n",
@@ -47,6 +51,9 @@ absl::Status Issue(const CertsFlags& flags) {
   if (serves && request.hosts.empty())
     return UsageError("--host: a {} is reached by name or address; give those", flags.role);
   ASSIGN_OR_RETURN(const wire::Security files, wire::IssueCertificate(flags.folder, request));
+  if (flags.json) {
+    return PrintJson({{"ca", files.ca_file}, {"cert", files.cert_file}, {"key", files.key_file}});
+  }
   return Print(fmt::format("{}\n{}\n{}\n", files.ca_file, files.cert_file, files.key_file));
 }
 
@@ -64,6 +71,7 @@ absl::Status MakeKey(const CertsFlags& flags) {
   ASSIGN_OR_RETURN(const coordinator::NewApiKey made,
                    coordinator::MakeApiKey(flags.request.name, role));
   RETURN_IF_ERROR(AppendLine(flags.key_file, made.line));
+  if (flags.json) return PrintJson({{"key", made.key}, {"file", flags.key_file}});
   return Print(made.key + "\n");  // the only time it is seen
 }
 
@@ -102,6 +110,9 @@ CommandBody DefineCerts(CLI::App& app) {
       "key", "Make an API key: prints it, and adds its hash to a file for the topology's api_keys");
   add_name_and_role(key);
   key->add_option("-f,--file", flags->key_file, "File of the hashes")->capture_default_str();
+
+  for (CLI::App* command : {init, issue, key})
+    command->add_flag("--json", flags->json, "One JSON document");
 
   return [flags, init, issue] {
     if (init->parsed()) return Init(*flags);

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <vector>
 
 #include "cli/commands.h"
@@ -14,22 +15,35 @@ namespace {
 struct CommandFlags {
   std::string name;
   std::string summary;
-  std::vector<std::string> flags;         // "--model"
+  std::vector<std::string> words;         // commands of its own: "init"
+  std::vector<std::string> flags;         // "--model", its own and those of its commands
   std::vector<std::string> descriptions;  // of each flag
 };
+
+void AddFlags(const CLI::App& app, CommandFlags* command) {
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      if (std::ranges::find(command->flags, "--" + name) != command->flags.end()) continue;
+      command->flags.push_back("--" + name);
+      command->descriptions.push_back(option->get_description());
+    }
+  }
+}
 
 std::vector<CommandFlags> Collect(const CLI::App& root) {
   std::vector<CommandFlags> all;
   for (const CLI::App* app : root.get_subcommands([](const CLI::App*) { return true; })) {
     CommandFlags command{.name = app->get_name(),
                          .summary = app->get_description(),
+                         .words = {},
                          .flags = {},
                          .descriptions = {}};
-    for (const CLI::Option* option : app->get_options()) {
-      for (const std::string& name : option->get_lnames()) {
-        command.flags.push_back("--" + name);
-        command.descriptions.push_back(option->get_description());
-      }
+    AddFlags(*app, &command);
+    for (const CLI::App* inner : app->get_subcommands([](const CLI::App* sub) {
+           return !sub->get_name().empty();  // groups of options are nameless ones
+         })) {
+      command.words.push_back(inner->get_name());
+      AddFlags(*inner, &command);
     }
     all.push_back(std::move(command));
   }
@@ -59,17 +73,20 @@ std::string Names(const std::vector<CommandFlags>& commands) {
 
 std::string Bash(const std::vector<CommandFlags>& commands) {
   std::string out =
-      "_baton() {\n  local word=${COMP_WORDS[COMP_CWORD]} flags=\n  if ((COMP_CWORD == 1)); then\n";
+      "_baton() {\n  local word=${COMP_WORDS[COMP_CWORD]} flags= words=\n  if ((COMP_CWORD == 1)); "
+      "then\n";
   out += fmt::format("    COMPREPLY=($(compgen -W '{}' -- \"$word\"))\n    return\n  fi\n",
                      Names(commands));
   out += "  case ${COMP_WORDS[1]} in\n";
   for (const CommandFlags& c : commands) {
-    out += fmt::format("    {}) flags='{}' ;;\n", c.name, fmt::join(c.flags, " "));
+    out += fmt::format("    {}) flags='{}' words='{}' ;;\n", c.name, fmt::join(c.flags, " "),
+                       fmt::join(c.words, " "));
   }
   out +=
       "  esac\n  if [[ $word == -* ]]; then\n    COMPREPLY=($(compgen -W \"$flags\" -- "
       "\"$word\"))\n  else\n"
-      "    COMPREPLY=($(compgen -f -- \"$word\"))\n  fi\n}\ncomplete -o filenames -F _baton "
+      "    COMPREPLY=($(compgen -W \"$words\" -f -- \"$word\"))\n  fi\n}\ncomplete -o filenames -F "
+      "_baton "
       "baton\n";
   return out;
 }
@@ -86,7 +103,8 @@ std::string Zsh(const std::vector<CommandFlags>& commands) {
     for (size_t i = 0; i < c.flags.size(); ++i) {
       out += fmt::format(" '{}[{}]'", c.flags[i], Quoted(c.descriptions[i]));
     }
-    out += " '*:file:_files' ;;\n";
+    out += c.words.empty() ? " '*:file:_files' ;;\n"
+                           : fmt::format(" '*:command:({})' ;;\n", fmt::join(c.words, " "));
   }
   out += "  esac\n}\ncompdef _baton baton\n";
   return out;
@@ -97,6 +115,10 @@ std::string Fish(const std::vector<CommandFlags>& commands) {
   for (const CommandFlags& c : commands) {
     out += fmt::format("complete -c baton -n __fish_use_subcommand -f -a {} -d '{}'\n", c.name,
                        Quoted(c.summary));
+    if (!c.words.empty()) {
+      out += fmt::format("complete -c baton -n '__fish_seen_subcommand_from {}' -f -a '{}'\n",
+                         c.name, fmt::join(c.words, " "));
+    }
     for (size_t i = 0; i < c.flags.size(); ++i) {
       out += fmt::format("complete -c baton -n '__fish_seen_subcommand_from {}' -l {} -d '{}'\n",
                          c.name, c.flags[i].substr(2), Quoted(c.descriptions[i]));

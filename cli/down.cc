@@ -4,13 +4,22 @@
 
 #include "cli/commands.h"
 #include "cli/detached.h"
+#include "cli/output.h"
 
 namespace baton::cli {
 
 CommandBody DefineDown(CLI::App& app) {
-  auto file = std::make_shared<std::string>();
-  app.add_option("-f,--file", *file, "The topology file that `up` was given")->required();
-  return [file] { return StopDetached(*file); };
+  struct Flags {
+    std::string file;
+    bool json = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  app.add_option("-f,--file", flags->file, "The topology file that `up` was given")->required();
+  app.add_flag("--json", flags->json, "One JSON document");
+  return [flags]() -> absl::Status {
+    RETURN_IF_ERROR(StopDetached(flags->file));
+    return flags->json ? PrintJson({{"file", flags->file}, {"stopped", true}}) : absl::OkStatus();
+  };
 }
 
 CommandBody DefineLogs(CLI::App& app) {

@@ -20,6 +20,7 @@ struct RenderFlags {
   std::string model;
   std::string template_file;
   std::string now;
+  bool json = false;
 };
 
 absl::StatusOr<std::optional<std::tm>> ParseNow(const std::string& text) {
@@ -82,7 +83,7 @@ absl::Status Run(const RenderFlags& flags) {
     if (!input.contains(key)) input[key] = value;
   }
   ASSIGN_OR_RETURN(const engine::PromptText prompt, chat_template->Render(input, {.now = now}));
-  return Print(prompt.text);
+  return flags.json ? PrintJson({{"prompt", prompt.text}}) : Print(prompt.text);
 }
 
 }  // namespace
@@ -95,6 +96,7 @@ CommandBody DefineRender(CLI::App& app) {
                      "File with a Jinja template, or JSON with it under \"template\"");
   source->require_option(1);
   app.add_option("--now", flags->now, "What strftime_now shows, as 2025-01-15T12:00:00");
+  app.add_flag("--json", flags->json, "One JSON document: {\"prompt\"}");
   return [flags] { return Run(*flags); };
 }
 

@@ -145,7 +145,7 @@ class Detached(cluster.TestCase):
         words = cluster.good(cluster.run("logs", "one", "-f", file, env=env)).stdout
         self.assertIn("one | ready grpc=", words)
         self.assertNotIn("coordinator |", words)
-        cluster.good(cluster.run("down", "-f", file, env=env))
+        self.assertTrue(cluster.run_json("down", "-f", file, env=env)["stopped"])
         self.assertEqual(cluster.run("status", "--server", grpc).returncode, 69)
 
 
