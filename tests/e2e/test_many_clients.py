@@ -1,0 +1,86 @@
+"""Many HTTP clients at once: 500 streams share the pipeline evenly, and a connection that waits costs little memory."""
+import asyncio
+import json
+import resource
+import time
+import unittest
+
+import cluster
+
+STREAMS, TOKENS = 500, 30
+IDLE, IDLE_BYTES = 1000, 64 << 10
+P99_S = 0.5  # between the tokens of one answer; a step of all streams takes a small part of it
+
+
+def share(values, part):
+    return sorted(values)[int(part * (len(values) - 1))]
+
+
+class ManyClients(cluster.TestCase):
+    def setUp(self):
+        super().setUp()
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        model = cluster.tiny_model(self.folder / "tiny.gguf")
+        self.cluster = cluster.Cluster(self.folder, model, context=64, sequences=STREAMS, http="127.0.0.1:0")
+        self.addCleanup(self.cluster.stop)
+        self.address = self.cluster.coordinator.http.rsplit(":", 1)
+
+    async def ask(self, method, path, body=""):
+        """Sends a request; its connection, with the head of the answer read."""
+        reader, writer = await asyncio.open_connection(*self.address)
+        writer.write(f"{method} {path} HTTP/1.1\r\nHost: baton\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        head = await reader.readuntil(b"\r\n\r\n")
+        self.assertTrue(head.startswith(b"HTTP/1.1 200"), head)
+        return reader, writer
+
+    async def stream(self, seed):
+        """The pauses between the events of one answer, in seconds."""
+        body = json.dumps({"prompt": [3, 4, 5], "max_tokens": TOKENS, "ignore_eos": True, "stream": True, "seed": seed,
+                           "logprobs": 1, "stream_options": {"include_usage": True}})  # logprobs: an event for each token
+        reader, writer = await self.ask("POST", "/v1/completions", body)
+        pauses, last, text = [], None, b""
+        while not text.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n"):
+            piece = await reader.read(65536)
+            self.assertTrue(piece, "the stream broke off")
+            text += piece
+            now = time.monotonic()
+            if last is not None:
+                pauses.append(now - last)
+            last = now
+        writer.close()
+        self.assertIn(f'"completion_tokens":{TOKENS},'.encode(), text)
+        return pauses
+
+    def test_500_streams_go_on_together(self):
+        async def all_at_once():
+            return await asyncio.gather(*(self.stream(seed) for seed in range(STREAMS)))
+
+        begin = time.monotonic()
+        pauses = [pause for each in asyncio.run(all_at_once()) for pause in each]
+        took = time.monotonic() - begin
+        p50, p99 = share(pauses, 0.5), share(pauses, 0.99)
+        print(f"{STREAMS} streams of {TOKENS} tokens in {took:.1f} s; between tokens p50 {p50 * 1e3:.0f} ms, "
+              f"p99 {p99 * 1e3:.0f} ms, at most {max(pauses) * 1e3:.0f} ms")
+        self.assertLess(p99, P99_S)
+
+    def test_an_idle_connection_costs_little(self):
+        pid = self.cluster.coordinator.process.pid
+
+        async def connect_and_wait():
+            for _ in range(50):  # what is allocated once
+                (await self.ask("GET", "/health"))[1].close()
+            before = cluster.resident_bytes(pid)
+            open_ones = [await self.ask("GET", "/health") for _ in range(IDLE)]
+            grown = cluster.resident_bytes(pid) - before
+            for _, writer in open_ones:
+                writer.close()
+            return grown / IDLE
+
+        each = asyncio.run(connect_and_wait())
+        print(f"{each / 1024:.1f} KiB for each of {IDLE} idle connections")
+        self.assertLess(each, IDLE_BYTES)
+
+
+if __name__ == "__main__":
+    unittest.main()
