@@ -157,7 +157,7 @@ class WhySlow(cluster.TestCase):
     # Stages and links before them, one after the other; no two alike follow each other.
     SLOW = (("stage", 1), ("link", 2), ("stage", 0), ("link", 1), ("stage", 2), ("link", 0), ("stage", 1), ("link", 2),
             ("stage", 0), ("link", 1))
-    SETTLES_S = 3  # what is said of the last seconds knows of nothing else by then
+    SETTLES_S = 2  # what is said of the last seconds knows of nothing else by then
 
     def setUp(self):
         super().setUp()
