@@ -15,7 +15,10 @@ namespace {
 constexpr std::string_view kJson = "application/json";
 
 // Browsers on other pages may call the API; credentials are keys in a header, never cookies.
-HttpHeaders CorsHeaders() { return {{"Access-Control-Allow-Origin", "*"}}; }
+HttpHeaders CorsHeaders() {
+  return {{"Access-Control-Allow-Origin", "*"},
+          {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After"}};
+}
 
 void SendJson(HttpResponder& responder, int status, const Json& body) {
   responder.Send(status, kJson, engine::JsonText(body), CorsHeaders());
@@ -195,7 +198,8 @@ class Gateway : public HttpGateway {
     responder->Send(204, "", "",
                     {{"Access-Control-Allow-Origin", "*"},
                      {"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
-                     {"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id"},
+                     // "*" stands for all but this one; OpenAI's own client sends many.
+                     {"Access-Control-Allow-Headers", "Authorization, *"},
                      {"Access-Control-Max-Age", "86400"}});
   }
 
