@@ -162,7 +162,7 @@ class Gateway : public HttpGateway {
     if (request.method == "OPTIONS") return Preflight(request, std::move(responder));
     const std::string_view method =
         request.method == "HEAD" ? "GET" : std::string_view(request.method);
-    bool known_path = false;
+    std::string allowed_methods;  // on a path that there is
     for (const RouteRow& row : kRoutes) {
       if (row.path != request.path) continue;
       if (row.method == method) {
@@ -170,23 +170,26 @@ class Gateway : public HttpGateway {
           return SendError(*responder, allowed);
         return (this->*row.handle)(request, std::move(responder));
       }
-      known_path = true;
+      if (!allowed_methods.empty()) allowed_methods += ", ";
+      allowed_methods += row.method;
     }
-    if (known_path) {
-      return SendJson(*responder, 405,
-                      Json{{"error",
-                            {{"message", fmt::format("method {} is not allowed on {}",
-                                                     request.method, request.path)},
-                             {"type", "invalid_request_error"},
-                             {"param", nullptr},
-                             {"code", "method_not_allowed"}}}});
+    if (allowed_methods.empty()) {
+      return Refuse(*responder, 404, "unknown_url", fmt::format("unknown path {}", request.path));
     }
-    SendJson(*responder, 404,
-             Json{{"error",
-                   {{"message", fmt::format("unknown path {}", request.path)},
-                    {"type", "invalid_request_error"},
-                    {"param", nullptr},
-                    {"code", "unknown_url"}}}});
+    Refuse(*responder, 405, "method_not_allowed",
+           fmt::format("method {} is not allowed on {}", request.method, request.path),
+           {{"Allow", allowed_methods}});
+  }
+
+  static void Refuse(HttpResponder& responder, int status, std::string_view code,
+                     const std::string& message, const HttpHeaders& more = {}) {
+    const Json error = {{"message", message},
+                        {"type", "invalid_request_error"},
+                        {"param", nullptr},
+                        {"code", code}};
+    HttpHeaders headers = CorsHeaders();
+    headers.insert(headers.end(), more.begin(), more.end());
+    responder.Send(status, kJson, Dump({{"error", error}}), std::move(headers));
   }
 
   absl::Status Allow(const RouteRow& row, const HttpRequest& request) const {

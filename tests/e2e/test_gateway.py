@@ -40,7 +40,7 @@ class Gateway(cluster.TestCase):
         answer = connection.getresponse()
         self.assertEqual((answer.status, answer.headers["Content-Type"]), (200, "text/event-stream"))
         self.assertTrue(answer.readline().startswith(b"data: {"))
-        return answer
+        return connection, answer
 
     def test_browsers_of_other_pages_may_ask(self):
         status, headers, _ = self.ask("OPTIONS", "/v1/chat/completions", Origin="http://elsewhere",
@@ -79,6 +79,8 @@ class Gateway(cluster.TestCase):
                                      ("GET", "/api/trace?request=nobody", 404)):
             status, _, body = self.ask(method, path)
             self.assertEqual((status, set(body["error"])), (wanted, {"message", "type", "param", "code"}), path)
+        _, headers, _ = self.ask("GET", "/v1/completions")
+        self.assertEqual(headers["Allow"], "POST")
         status, headers, body = self.ask("HEAD", "/health")
         self.assertEqual((status, body), (200, b""))
         self.assertGreater(int(headers["Content-Length"]), 0)
@@ -92,7 +94,7 @@ class Gateway(cluster.TestCase):
             self.assertEqual(status, 400, answer)
 
     def test_a_full_queue_says_when_to_come_again(self):
-        running = self.begin(4000)
+        connection, running = self.begin(4000)
         waiting = threading.Thread(target=self.ask, args=("POST", "/v1/completions", {"prompt": [3], "max_tokens": 1}))
         waiting.start()
         end = time.monotonic() + 20
@@ -100,7 +102,7 @@ class Gateway(cluster.TestCase):
             time.sleep(0.01)
         status, headers, body = self.ask("POST", "/v1/completions", {"prompt": [3], "max_tokens": 1})
         self.assertEqual((status, headers["Retry-After"], body["error"]["type"]), (429, "1", "rate_limit_error"))
-        running.close()  # gives its place up
+        running.close(), connection.close()  # gives its place up
         waiting.join(60)
         self.assertFalse(waiting.is_alive())
 
@@ -115,7 +117,7 @@ class Gateway(cluster.TestCase):
         self.assertIn(found[2]["status"], ("recovering", "failed"))
 
     def test_running_answers_end_before_it_does(self):
-        answer = self.begin(200)
+        _, answer = self.begin(200)
         self.cluster.coordinator.process.send_signal(signal.SIGTERM)
         rest = answer.read()
         self.assertIn(b'"finish_reason":"length"', rest)
