@@ -122,6 +122,7 @@ void Supervisor::Forward(Running& running) {
     if (line.ends_with('\r')) line.pop_back();  // from a terminal, as of ssh
     if (auto ready = ParseReadyLine(line)) running.ready = std::move(ready);
     if (line.starts_with(kErrorPrefix)) running.last_error = line.substr(kErrorPrefix.size());
+    if (!line.empty()) running.last_line = line;
     std::fprintf(stderr, "%s | %s\n", running.program.name.c_str(), line.c_str());
   }
 }
@@ -133,11 +134,13 @@ absl::Status Supervisor::Reap(Running& running) {
   Forward(running);  // its last words
   running.process.reset();
   if (!running.ready) {
-    return WithExitCode(Unavailable("{}: {}", running.program.name,
-                                    running.last_error.empty()
-                                        ? fmt::format("ended with {} before it was ready", *code)
-                                        : running.last_error),
-                        *code == 0 ? kFailed : static_cast<ExitCode>(*code));
+    return WithExitCode(
+        Unavailable("{}: {}", running.program.name,
+                    running.last_error.empty()
+                        ? fmt::format("ended with {} before it was ready{}{}", *code,
+                                      running.last_line.empty() ? "" : ": ", running.last_line)
+                        : running.last_error),
+        *code == 0 ? kFailed : static_cast<ExitCode>(*code));
   }
   if (absl::Now() - running.started > kSteady) running.pause = kFirstPause;
   spdlog::warn("{} ended with {}; starting it again in {}", running.program.name, *code,

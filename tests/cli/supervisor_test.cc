@@ -52,6 +52,17 @@ TEST(SupervisorTest, AProgramThatEndsEarlyIsAnErrorWithItsWordsAndCode) {
   EXPECT_THAT(std::string(Message(status)), ::testing::HasSubstr("a: port 1 is taken"));
 }
 
+TEST(SupervisorTest, WhatASystemSaysOfAProgramThatCannotStartIsNotLost) {
+  Supervisor supervisor;
+  ASSERT_TRUE(
+      supervisor.Start({.name = "a", .command = Shell("echo libx.so: no such file >&2; exit 127")})
+          .ok());
+  const absl::Status status = supervisor.WaitUntilReady(absl::Seconds(20));
+  EXPECT_EQ(ExitCodeOf(status), 127);
+  EXPECT_THAT(std::string(Message(status)),
+              ::testing::HasSubstr("127 before it was ready: libx.so"));
+}
+
 TEST(SupervisorTest, OneThatNeverGetsReadyIsNamed) {
   Supervisor supervisor;
   ASSERT_TRUE(supervisor.Start({.name = "slow", .command = Shell("exec sleep 60")}).ok());
