@@ -41,7 +41,8 @@ class Ssh(cluster.TestCase):
         """A server on an address, run by `inside` (ip netns exec NAME) where given."""
         config = self.folder / f"sshd-{address}"
         config.write_text(f"ListenAddress {address}:{port}\nHostKey {self.folder}/host_key\nPidFile none\nUsePAM no\n"
-                          f"AuthorizedKeysFile {self.folder}/authorized\nStrictModes no\nPermitRootLogin yes\nLogLevel ERROR\n")
+                          f"AuthorizedKeysFile {self.folder}/authorized\nStrictModes no\nPermitRootLogin yes\nLogLevel ERROR\n"
+                          f"SetEnv XDG_CACHE_HOME={self.folder}/cache-{address}\n")
         server = subprocess.Popen([*inside, SSHD, "-D", "-e", "-f", str(config)], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
         self.addCleanup(lambda: (server.kill(), server.wait(), server.stderr.close()))
         target = f"ssh://{USER}@{address}:{port}"
@@ -100,7 +101,8 @@ class Ssh(cluster.TestCase):
         self.assertIn("refused", done.stderr)
 
     @unittest.skipUnless(os.getuid() == 0 and shutil.which("ip"), "needs root and ip")
-    def test_two_hosts_of_their_own_with_a_copy_of_the_program(self):
+    def test_this_host_and_two_others_that_have_nothing(self):
+        """As the tutorial's third step: one command brings the program, and the layers' weights come from this host."""
         with contextlib.ExitStack() as stack:
             for i in (1, 2):
                 name, network = f"baton-t{os.getpid()}-{i}", f"10.213.{i}"
@@ -120,13 +122,15 @@ class Ssh(cluster.TestCase):
             if forward.read_text().strip() != "1":
                 stack.callback(forward.write_text, forward.read_text())
                 forward.write_text("1")
-            workers = []
+            workers = [{"name": "here", "address": "10.213.1.1:0", "threads": 1, "launch": "local", "layers": "0-0"}]
             for i in (1, 2):
                 there = self.sshd(f"10.213.{i}.2", 22, "ip", "netns", "exec", f"baton-t{os.getpid()}-{i}")
                 workers.append({"name": f"host{i}", "address": f"10.213.{i}.2:7071", "threads": 1, "launch": there,
-                                "models": self.folder})
-            up = self.up(workers, "--copy", more="insecure: true\n").ready()
-            self.check_answers(up, ["host1", "host2"])
+                                "models": self.folder / "none", "layers": ("1-2", "3-4")[i - 1]})
+            up = self.up(workers, "--copy", more="insecure: true\nfetch_parts: true\n").ready()
+            self.check_answers(up, ["here", "host1", "host2"])
+            received = [w["weight_bytes_received"] for w in cluster.run_json("status", "--server", up.grpc)["workers"]]
+            self.assertEqual([bytes > 0 for bytes in received], [False, True, True])
             self.assertEqual(up.stop(), 0)
 
 
