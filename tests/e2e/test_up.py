@@ -1,5 +1,7 @@
 """`baton up`: starts all, waits, forwards words, brings a dead worker back, stops all."""
+import json
 import os
+import subprocess
 import time
 import unittest
 
@@ -31,6 +33,19 @@ class Up(cluster.TestCase):
         pids = [w["pid"] for w in status["workers"]] + [status["coordinator"]["pid"]]
         self.assertEqual(up.stop(), 0)
         self.assertFalse([pid for pid in pids if alive(pid)])
+
+    def test_status_is_watched_until_the_cluster_ends(self):
+        up = self.up(cluster.tiny_model(self.folder / "tiny.gguf")).ready()
+        text = cluster.good(cluster.run("status", "--server", up.grpc)).stdout
+        self.assertRegex(text, r"(?m)^left +ready +layers 0-")
+        self.assertEqual(text.splitlines()[-1], "idle: no requests")
+        watch = subprocess.Popen([cluster.BATON, "status", "--watch", "--json", "--server", up.grpc], text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(watch.communicate)
+        self.addCleanup(watch.kill)
+        self.assertEqual([json.loads(watch.stdout.readline())["state"] for _ in range(2)], ["ready", "ready"])
+        self.assertEqual(up.stop(), 0)
+        self.assertEqual(watch.wait(30), 69)
 
     def test_children_die_with_it(self):
         up = self.up(cluster.tiny_model(self.folder / "tiny.gguf")).ready()
