@@ -195,7 +195,8 @@ uint64_t SizeOf(const std::string& path) {
   return error ? 0 : bytes;
 }
 
-absl::Status FetchRest(const FileToFetch& file, const std::string& part, Progress* progress) {
+absl::Status FetchRest(const FileToFetch& file, const std::string& part, Progress* progress,
+                       uint64_t* received) {
   const uint64_t have = SizeOf(part);
   if (file.bytes > 0 && have == file.bytes) return absl::OkStatus();
   std::ofstream out(part, std::ios::binary | std::ios::app);
@@ -212,6 +213,7 @@ absl::Status FetchRest(const FileToFetch& file, const std::string& part, Progres
     }
     out.write(data.data(), static_cast<std::streamsize>(data.size()));
     done += data.size();
+    *received += data.size();
     progress->Update(done, file.bytes);
     full = !out;
     return !full && (file.bytes == 0 || done <= file.bytes);
@@ -277,17 +279,18 @@ absl::StatusOr<std::string> HttpGetRange(const HttpSource& source, uint64_t offs
   return body;
 }
 
-absl::Status HttpDownload(const FileToFetch& file) {
+absl::StatusOr<uint64_t> HttpDownload(const FileToFetch& file) {
   std::error_code error;
   const fs::path folder = fs::path(file.path).parent_path();
   fs::create_directories(folder, error);
   if (error) return CannotWrite("{}: {}", file.path, error.message());
   ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(folder, file.go_on));
-  if (fs::exists(file.path, error)) return absl::OkStatus();
+  if (fs::exists(file.path, error)) return 0;
   const std::string part = file.path + ".part";
   Progress progress(file.label);
-  RETURN_IF_ERROR(
-      WithRetries([&] { return FetchRest(file, part, &progress); }, [&] { return SizeOf(part); }));
+  uint64_t received = 0;
+  RETURN_IF_ERROR(WithRetries([&] { return FetchRest(file, part, &progress, &received); },
+                              [&] { return SizeOf(part); }));
   if (!file.sha256.empty()) {
     ASSIGN_OR_RETURN(const std::string sha256, Sha256Of(part));
     if (sha256 != absl::AsciiStrToLower(file.sha256)) {
@@ -297,7 +300,7 @@ absl::Status HttpDownload(const FileToFetch& file) {
   }
   fs::rename(part, file.path, error);
   if (error) return CannotWrite("{}: {}", file.path, error.message());
-  return absl::OkStatus();
+  return received;
 }
 
 }  // namespace baton::cli

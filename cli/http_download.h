@@ -29,7 +29,7 @@ struct FileToFetch {
   std::function<bool(uint64_t done_bytes)> go_on = {};
 };
 // Goes on with a .part that is there; another process that fetches into the same folder is waited
-// for. DataLoss: what came is not what was announced. Cancelled: it was given up.
-absl::Status HttpDownload(const FileToFetch& file);
+// for. The bytes that came. DataLoss: they are not what was announced. Cancelled: it was given up.
+absl::StatusOr<uint64_t> HttpDownload(const FileToFetch& file);
 
 }  // namespace baton::cli

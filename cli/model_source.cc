@@ -207,7 +207,8 @@ absl::StatusOr<std::string> FetchFromHub(const std::string& name, const std::str
                                   .path = folder + "/" + file.path,
                                   .bytes = file.bytes,
                                   .sha256 = file.sha256,
-                                  .label = file.path}));
+                                  .label = file.path})
+                        .status());
   }
   return folder + "/" + chosen.front().path;
 }
@@ -244,7 +245,8 @@ absl::StatusOr<std::string> FetchFromOllama(const std::string& name, const std::
                                   .path = path,
                                   .bytes = size.get<uint64_t>(),
                                   .sha256 = hash.substr(7),
-                                  .label = name}));
+                                  .label = name})
+                        .status());
     return path;
   }
   return DataLoss("{}: its manifest names no model", engine::Named(name));
@@ -317,9 +319,9 @@ absl::StatusOr<HubModel> FetchHeaders(const std::string& name, const std::string
   return model_of(files[0].path, std::move(path));
 }
 
-absl::Status FetchPart(const std::string& model, const engine::PartFile& part,
-                       const std::string& folder,
-                       const std::function<bool(uint64_t, uint64_t)>& progress) {
+absl::StatusOr<uint64_t> FetchPart(const std::string& model, const engine::PartFile& part,
+                                   const std::string& folder,
+                                   const std::function<bool(uint64_t, uint64_t)>& progress) {
   ASSIGN_OR_RETURN(const HubName parsed, ParseHubName(model));
   if (Offline()) return NotCached(part.file_name, folder);
   const Repository repository(parsed.repository);

@@ -35,11 +35,11 @@ struct HubModel {
 bool IsHubName(std::string_view name);
 absl::StatusOr<HubModel> FetchHeaders(const std::string& name, const std::string& cache_dir);
 
-// Puts one file of the set that `model` is the first file of into `folder`. `progress` hears of its
-// bytes and returns false to give up.
-absl::Status FetchPart(const std::string& model, const engine::PartFile& part,
-                       const std::string& folder,
-                       const std::function<bool(uint64_t done, uint64_t total)>& progress);
+// Puts one file of the set that `model` is the first file of into `folder`; the bytes that came.
+// `progress` hears of those that are there and returns false to give up.
+absl::StatusOr<uint64_t> FetchPart(
+    const std::string& model, const engine::PartFile& part, const std::string& folder,
+    const std::function<bool(uint64_t done, uint64_t total)>& progress);
 
 // What to fetch of a repository. For tests.
 struct RemoteFile {

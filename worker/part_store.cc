@@ -201,9 +201,9 @@ absl::Status PartStore::FetchWhole(const std::string& model,
     const auto advance = [&](uint64_t done, uint64_t) {
       return !progress || progress(before + done, total);
     };
-    RETURN_IF_ERROR(fetch_(model, part, models_dir_, advance));
+    ASSIGN_OR_RETURN(const uint64_t received, fetch_(model, part, models_dir_, advance));
     before += part.bytes;
-    bytes_received_ += part.bytes;
+    bytes_received_ += received;
   }
   return absl::OkStatus();
 }

@@ -19,10 +19,11 @@
 
 namespace baton::worker {
 
-// Puts a file of a published model's set ("hf:ORG/REPO/FILE") into a folder, whole and checked.
-using HubFetch =
-    std::function<absl::Status(const std::string& model, const engine::PartFile& part,
-                               const std::string& folder, const LoadProgress& progress)>;
+// Puts a file of a published model's set ("hf:ORG/REPO/FILE") into a folder, whole and checked. The
+// bytes that came.
+using HubFetch = std::function<absl::StatusOr<uint64_t>(
+    const std::string& model, const engine::PartFile& part, const std::string& folder,
+    const LoadProgress& progress)>;
 
 // Owner: a stage loader. One thread calls Provide.
 class PartStore {
