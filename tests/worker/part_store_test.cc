@@ -143,6 +143,43 @@ TEST_F(PartStoreTest, NothingTravelsWhereThePartsAre) {
   EXPECT_FALSE(std::filesystem::exists(cache_dir_.File("parts")));
 }
 
+TEST_F(PartStoreTest, WholePartsOfAHubGoToTheModelsFolder) {
+  constexpr char kModel[] = "hf:org/repo/near.gguf";
+  std::vector<std::string> fetched;
+  bool refuse = false;
+  const HubFetch fetch = [&](const std::string& model, const engine::PartFile& part,
+                             const std::string& folder,
+                             const LoadProgress& progress) -> absl::StatusOr<uint64_t> {
+    EXPECT_EQ(model, kModel);
+    EXPECT_EQ(folder, models_dir_.path());
+    fetched.push_back(part.file_name);
+    if (!progress(part.bytes / 2, part.bytes)) return Cancelled("given up");
+    if (refuse) return NotFound("{}: not there", part.file_name);
+    return part.bytes;
+  };
+  spec_.parts[2] = {"third.gguf", 100};
+  spec_.tensors.push_back(Tensor(2, 0, 10));
+  PartStore store(models_dir_.path(), cache_dir_.File("parts"), {}, fetch);
+  std::vector<uint64_t> done;
+  const auto folder = store.Provide(spec_, {kModel}, [&](uint64_t bytes, uint64_t total) {
+    EXPECT_EQ(total, kPartBytes + 100);
+    done.push_back(bytes);
+    return true;
+  });
+  ASSERT_THAT(folder, IsOk());
+  EXPECT_EQ(*folder, models_dir_.path());
+  EXPECT_EQ(fetched, (std::vector<std::string>{"far.gguf", "third.gguf"}));  // near.gguf is there
+  EXPECT_EQ(done, (std::vector<uint64_t>{kPartBytes / 2, kPartBytes + 50}));
+  EXPECT_EQ(store.bytes_received(), kPartBytes + 100);
+
+  EXPECT_THAT(store.Provide(spec_, {kModel}, [](uint64_t, uint64_t) { return false; }),
+              Fails(absl::StatusCode::kCancelled, "given up"));
+  refuse = true;
+  EXPECT_THAT(store.Provide(spec_, {kModel}, nullptr),
+              Fails(absl::StatusCode::kNotFound, "far.gguf: not there"));
+  EXPECT_EQ(*Store().Provide(spec_, {kModel}, nullptr), models_dir_.path());  // no way to a hub
+}
+
 TEST_F(PartStoreTest, WithoutSourcesTheModelsFolderMustDo) {
   PartStore store = Store();
   EXPECT_EQ(*store.Provide(spec_, {}, nullptr), models_dir_.path());
