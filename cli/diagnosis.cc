@@ -41,7 +41,7 @@ constexpr absl::Duration kAskTimeout = absl::Seconds(3);
 constexpr int kProbes = 5;
 constexpr size_t kBigProbeBytes = 1'000'000;
 constexpr absl::Duration kMaxClockSkew = absl::Seconds(5);
-constexpr absl::Duration kRenewBefore = absl::Hours(24) * 14;
+constexpr absl::Duration kRenewBefore = absl::Hours(14 * 24);
 constexpr rlim_t kFilesOfAWorker = 1024;
 
 // A worker of the file and what it said of itself.

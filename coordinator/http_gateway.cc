@@ -189,7 +189,7 @@ class Gateway : public HttpGateway {
                         {"code", code}};
     HttpHeaders headers = CorsHeaders();
     headers.insert(headers.end(), more.begin(), more.end());
-    responder.Send(status, kJson, Dump({{"error", error}}), std::move(headers));
+    responder.Send(status, kJson, engine::JsonText({{"error", error}}), std::move(headers));
   }
 
   absl::Status Allow(const RouteRow& row, const HttpRequest& request) const {

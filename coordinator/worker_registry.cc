@@ -6,6 +6,11 @@
 #include "proto/link_speed.h"
 
 namespace baton::coordinator {
+namespace {
+
+constexpr absl::Duration kInfoTimeout = absl::Seconds(5);
+
+}  // namespace
 
 std::string_view WorkerStateName(WorkerState state) {
   static constexpr std::string_view kNames[] = {"joining", "loading", "ready",
@@ -141,7 +146,10 @@ absl::Status WorkerRegistry::Load(size_t index, const wire::LoadRequest& request
     MarkLost(index, Message(stage.status()));
     return status;
   }
+  // What it says of itself has changed: parts that it fetched, bytes that it received.
+  const absl::StatusOr<wire::WorkerInfo> info = ClientOf(index)->GetInfo(kInfoTimeout);
   const std::lock_guard lock(mutex_);
+  if (info.ok()) workers_[index]->seen.info = *info;
   workers_[index]->loaded = *stage;
   WorkerSnapshot& seen = workers_[index]->seen;
   seen.weights_bytes = stage->weights_bytes;

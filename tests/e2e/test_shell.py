@@ -65,7 +65,7 @@ class Shell(cluster.TestCase):
     def test_exit_codes_are_those_of_the_documents(self):
         codes = {int(code) for code in re.findall(r"(?m)^  k\w+ = (\d+),", (ROOT / "cli/exit_code.h").read_text())}
         listed = re.search(r"Exit codes: (.*?)\.\n", (ROOT / "docs/cli.md").read_text(), re.S)[1]
-        self.assertEqual({int(code) for code in re.findall(r"(?:^|· )(\d+) ", listed)}, codes)
+        self.assertEqual({int(code) for code in re.findall(r"(?:^|·\s+)(\d+) ", listed)}, codes)
         page = (ROOT / "scripts/make_man_page.py").read_text()
         self.assertEqual({int(code) for code in re.findall(r"\((\d+), \"", page)}, codes)
 
