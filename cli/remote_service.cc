@@ -378,6 +378,8 @@ class GrpcService : public RemoteService {
     Prepare(context, absl::Now() + timeout);
     Response response;
     const grpc::Status status = ((*stub_).*method)(&context, request, &response);
+    if (status.error_code() == grpc::StatusCode::CANCELLED)  // not by us: the server ends
+      return Unavailable("{}: it ended the call: {}", address_, status.error_message());
     if (!status.ok()) return FromServer(status, address_);
     return response;
   }

@@ -165,7 +165,8 @@ TEST(LoadConvert, KeepsEveryField) {
   EXPECT_EQ(back->epoch, 12u);
   EXPECT_EQ(back->next_address, "127.0.0.1:7072");
   EXPECT_EQ(back->wire_type, WireType::kBF16);
-  EXPECT_EQ(back->part_sources, request.part_sources);
+  EXPECT_EQ(back->part_sources,
+            (std::vector<std::string>{"127.0.0.1:7073", "hf:org/repo/model.gguf"}));
   EXPECT_EQ(back->measure, Measure::kTogether);
   EXPECT_EQ(SpecHash(back->spec), SpecHash(FakeSpec(0, 3)));
 }
