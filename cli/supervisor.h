@@ -48,8 +48,8 @@ class Supervisor {
     Program program;
     std::optional<ChildProcess> process;  // nullopt: waits for `restart`
     std::optional<ReadyLine> ready;       // of the latest run that was
-    std::string last_line;   // that it said
-    std::string last_error;  // of its own kind
+    std::string last_line;                // that it said
+    std::string last_error;               // of its own kind
     absl::Time started;
     absl::Time restart = absl::InfiniteFuture();
     absl::Duration pause;

@@ -212,9 +212,8 @@ absl::Status CheckCertificate(const Security& files, absl::Time when) {
   X509_STORE_CTX_init(context.get(), authority.get(), certificate.get(), nullptr);
   X509_STORE_CTX_set_time(context.get(), 0, absl::ToTimeT(when));
   if (X509_verify_cert(context.get()) == 1) return absl::OkStatus();
-  return FailedPrecondition(
-      "{}: {}", files.cert_file,
-      X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get())));
+  return FailedPrecondition("{}: {}", files.cert_file,
+                            X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get())));
 }
 
 }  // namespace baton::wire

@@ -22,14 +22,14 @@ struct CertificateRequest {
   std::vector<std::string> hosts;  // names and IP addresses under which it is reached
   int days = 365;
 };
-// Signs with the authority in `dir` and writes DIR/NAME/ with ca.pem, cert.pem and key.pem, all that
-// a host needs, replacing those that are there. Returns their paths.
+// Signs with the authority in `dir` and writes DIR/NAME/ with ca.pem, cert.pem and key.pem, all
+// that a host needs, replacing those that are there. Returns their paths.
 absl::StatusOr<Security> IssueCertificate(const std::string& dir,
                                           const CertificateRequest& request);
 
 // Whether others with this authority would believe a process with these files at that time: the key
-// is the certificate's, the authority has signed it, it is valid then. The first thing that is wrong
-// names the file.
+// is the certificate's, the authority has signed it, it is valid then. The first thing that is
+// wrong names the file.
 absl::Status CheckCertificate(const Security& files, absl::Time when);
 
 }  // namespace baton::wire
