@@ -23,7 +23,7 @@ ENGINE = {
     "tensor": ("base",),
     "arch": ("gguf", "tensor", "base"),
     "backend": ("tensor", "base"),
-    "sampling": ("base",),
+    "sampling": ("tensor", "base"),
     "model": ("arch", "backend", "tensor", "gguf", "base"),
     "runtime": ("model", "arch", "backend", "tensor", "gguf", "sampling", "base"),
     "text": ("gguf", "base"),

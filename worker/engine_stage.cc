@@ -30,6 +30,14 @@ class EngineStageRunner : public StageRunner {
     RETURN_IF_ERROR(stage_->Run(batch, input, output));
     return CheckMappings();  // zeros may have stood in for weights
   }
+  bool overlaps() const override { return stage_->overlaps(); }
+  absl::Status Start(const engine::MicroBatch& batch, const engine::HiddenStates* input) override {
+    return stage_->Start(batch, input);
+  }
+  absl::Status Finish(engine::StageOutput* output) override {
+    RETURN_IF_ERROR(stage_->Finish(output));
+    return CheckMappings();
+  }
   uint64_t kv_block_bytes() const override { return stage_->kv_block_bytes(); }
   absl::Status ReadKvBlock(int32_t block, std::span<std::byte> bytes) const override {
     return stage_->ReadKvBlock(block, bytes);

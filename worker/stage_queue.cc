@@ -31,7 +31,13 @@ absl::Status StageQueue::Push(QueuedStep step) {
 std::optional<QueuedStep> StageQueue::Pop() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return closed_ || !steps_.empty(); });
-  if (closed_) return std::nullopt;
+  return Take(std::move(lock));
+}
+
+std::optional<QueuedStep> StageQueue::TryPop() { return Take(std::unique_lock(mutex_)); }
+
+std::optional<QueuedStep> StageQueue::Take(std::unique_lock<std::mutex> lock) {
+  if (closed_ || steps_.empty()) return std::nullopt;
   QueuedStep step = std::move(steps_.front());
   steps_.pop_front();
   lock.unlock();

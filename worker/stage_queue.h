@@ -33,13 +33,15 @@ class StageQueue {
 
   absl::Status Push(
       QueuedStep step);  // ResourceExhausted when full; the step's `taken` isn't called then
-  std::optional<QueuedStep> Pop();  // waits; nothing after Close
+  std::optional<QueuedStep> Pop();     // waits; nothing after Close
+  std::optional<QueuedStep> TryPop();  // nothing where nothing waits
   void DropOlderThan(uint64_t epoch);
   void DropAll();
   void Close();
   size_t size() const;
 
  private:
+  std::optional<QueuedStep> Take(std::unique_lock<std::mutex> lock);
   template <typename Condition>
   void DropIf(Condition condition);
 

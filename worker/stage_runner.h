@@ -39,6 +39,15 @@ class StageRunner {
   // As engine::Stage::Run.
   virtual absl::Status Run(const engine::MicroBatch& batch, const engine::HiddenStates* input,
                            engine::StageOutput* output) = 0;
+  // As the engine's stage has them: one step may be started before the one before it is finished.
+  virtual bool overlaps() const { return false; }
+  virtual absl::Status Start(const engine::MicroBatch& /*batch*/,
+                             const engine::HiddenStates* /*input*/) {
+    return Unimplemented("this stage does not overlap");
+  }
+  virtual absl::Status Finish(engine::StageOutput* /*output*/) {
+    return Unimplemented("this stage does not overlap");
+  }
   // As the engine's stage has them; on the compute thread's time.
   virtual uint64_t kv_block_bytes() const { return 0; }
   virtual absl::Status ReadKvBlock(int32_t /*block*/, std::span<std::byte> /*bytes*/) const {

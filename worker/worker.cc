@@ -22,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kWatchInterval = std::chrono::milliseconds(200);
 constexpr int kWatchesPerFileCheck = 5;
+constexpr int kMostStepsInARow = 16;  // that overlap
 
 uint64_t MicrosecondsSince(Clock::time_point start) {
   return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
@@ -444,51 +445,85 @@ absl::StatusOr<Worker::Expected> Worker::CheckSender(const std::string& fingerpr
                   .max_rows = unit_->runner->limits().max_rows};
 }
 
+// A step that was started; all of it is done then unless the stage overlaps.
+struct Worker::RunningStep {
+  QueuedStep step;
+  std::shared_ptr<LoadedUnit> unit;
+  wire::StageTimings timings;
+  Clock::time_point start;
+  absl::Status status;
+  engine::StageOutput output;
+};
+
 void Worker::ComputeLoop() {
   while (std::optional<QueuedStep> step = queue_.Pop()) {
     const std::lock_guard running(run_mutex_);
-    RunStep(*std::move(step));
+    std::optional<RunningStep> first = StartStep(*std::move(step));
+    // A device computes the next step while the result of this one leaves it. Now and then there is
+    // a gap, for those who wait for run_mutex_.
+    for (int i = 0; first.has_value(); ++i) {
+      std::optional<RunningStep> second;
+      if (first->unit->runner->overlaps() && i < kMostStepsInARow) {
+        if (auto next = queue_.TryPop()) second = StartStep(*std::move(next));
+      }
+      FinishStep(*std::move(first));
+      // Until now the device was busy with the first.
+      if (second.has_value()) second->start = Clock::now();
+      first = std::move(second);
+    }
   }
 }
 
-void Worker::RunStep(QueuedStep step) {
+std::optional<Worker::RunningStep> Worker::StartStep(QueuedStep step) {
   const engine::MicroBatch& batch = *step.batch;
-  std::shared_ptr<LoadedUnit> unit;
+  RunningStep running;
   {
     const std::lock_guard lock(mutex_);
-    if (batch.epoch < epoch_) return;
-    unit = unit_;
+    if (batch.epoch < epoch_) return std::nullopt;
+    running.unit = unit_;
   }
-  if (unit == nullptr) return;  // unloaded meanwhile: the coordinator has asked for that
+  if (running.unit == nullptr) return std::nullopt;  // unloaded: the coordinator has asked for that
 
-  wire::StageTimings timings{.queue_us = MicrosecondsSince(step.queued_at)};
-  const Clock::time_point start = Clock::now();
-  engine::StageOutput output;
-  absl::Status status =
-      unit->runner->Run(batch, step.hidden.has_value() ? &*step.hidden : nullptr, &output);
-  timings.compute_us = MicrosecondsSince(start);
-  busy_us_ += timings.compute_us;
+  running.timings.queue_us = MicrosecondsSince(step.queued_at);
+  running.start = Clock::now();
+  StageRunner& runner = *running.unit->runner;
+  const engine::HiddenStates* input = step.hidden.has_value() ? &*step.hidden : nullptr;
+  running.status =
+      runner.overlaps() ? runner.Start(batch, input) : runner.Run(batch, input, &running.output);
+  running.step = std::move(step);
+  return running;
+}
+
+void Worker::FinishStep(RunningStep running) {
+  const QueuedStep& step = running.step;
+  const engine::MicroBatch& batch = *step.batch;
+  StageRunner& runner = *running.unit->runner;
+  absl::Status& status = running.status;
+  if (status.ok() && runner.overlaps()) status = runner.Finish(&running.output);
+  running.timings.compute_us = MicrosecondsSince(running.start);
+  busy_us_ += running.timings.compute_us;
   ++steps_;
 
-  if (absl::IsDataLoss(status)) unit->broken = true;  // the watching thread ends it
+  if (absl::IsDataLoss(status)) running.unit->broken = true;  // the watching thread ends it
 
   const Clock::time_point computed = Clock::now();
-  if (status.ok() && unit->runner->last()) {
-    Emit(step.attachment,
-         wire::StepResult{
-             .batch_id = batch.id, .epoch = batch.epoch, .results = std::move(output.results)});
+  if (status.ok() && runner.last()) {
+    Emit(step.attachment, wire::StepResult{.batch_id = batch.id,
+                                           .epoch = batch.epoch,
+                                           .results = std::move(running.output.results)});
   } else if (status.ok()) {
-    const uint64_t bytes = wire::WireBytes(unit->wire_type, output.hidden.rows, output.hidden.cols);
-    status = unit->next->Send(step.batch, std::move(output.hidden));
+    const uint64_t bytes = wire::WireBytes(running.unit->wire_type, running.output.hidden.rows,
+                                           running.output.hidden.cols);
+    status = running.unit->next->Send(step.batch, std::move(running.output.hidden));
     if (status.ok()) sent_bytes_ += bytes;
   }
-  timings.send_us = MicrosecondsSince(computed);
+  running.timings.send_us = MicrosecondsSince(computed);
   if (!status.ok() && !absl::IsCancelled(status)) {
     Emit(step.attachment,
          wire::StepFailed{.batch_id = batch.id, .epoch = batch.epoch, .status = std::move(status)});
   }
   Emit(step.attachment,
-       wire::StepTimed{.batch_id = batch.id, .epoch = batch.epoch, .timings = timings});
+       wire::StepTimed{.batch_id = batch.id, .epoch = batch.epoch, .timings = running.timings});
 }
 
 // ---- KV files

@@ -89,6 +89,7 @@ class Worker {
  private:
   struct LoadedUnit;
   struct Attachment;
+  struct RunningStep;
 
   // `fingerprint` of the model that the sender has in mind; empty: it was checked.
   absl::Status Push(const std::string& fingerprint, std::shared_ptr<const engine::MicroBatch> batch,
@@ -105,7 +106,9 @@ class Worker {
                          const std::function<absl::Status(StageRunner*)>& copy);
 
   void ComputeLoop();
-  void RunStep(QueuedStep step);
+  // None where the step's epoch is over or nothing is loaded.
+  std::optional<RunningStep> StartStep(QueuedStep step);
+  void FinishStep(RunningStep running);
   void WatchLoop();
   absl::Status CheckLease();
   void CheckFiles(uint64_t attachment);

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,6 +20,7 @@
 
 #include "engine/base/status.h"
 #include "engine/base/token_id.h"
+#include "engine/tensor/logit_summary.h"
 #include "engine/tensor/operation_params.h"
 #include "engine/tensor/tensor_view.h"
 
@@ -145,6 +147,21 @@ struct DeviceMemory {
   std::string device_id;  // the same for all processes that use it
 };
 
+// Activations on their way to the host. Owner: who asked for them; the backend outlives it.
+class HostCopy {
+ public:
+  virtual ~HostCopy() = default;
+  // Waits for them, and for nothing queued later: [rows, cols], packed.
+  virtual absl::Status Take(std::vector<float>& to) = 0;
+};
+
+// What a backend keeps of work that is repeated. Owner: who owns the memory that the work uses, and
+// never longer than that.
+class RepeatedWork {
+ public:
+  virtual ~RepeatedWork() = default;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -169,9 +186,28 @@ class Backend {
   virtual size_t KvBlockBytes(const KvLayer& layer) const = 0;  // of one block, key and value
   virtual void ToHost(Activations from, float* to) = 0;         // [rows, cols], packed; waits
   virtual void FromHost(const float* from, Activations to) = 0;
+  // Whether the device computes on while a copy leaves it. Then StartToHost copies what `from`
+  // holds when all that is queued now is done; it may be overwritten by what is queued after. Null
+  // after an error.
+  virtual bool overlaps_copies() const { return false; }
+  virtual std::unique_ptr<HostCopy> StartToHost(Activations from) {
+    (void)from;
+    return nullptr;
+  }
+  // What `questions` ask about rows of logits [rows, vocabulary], so that the rows can stay where
+  // they are; those without a question are passed over. Waits. Only of a backend that says so: on
+  // CPU the rows are at hand. Summaries are not sound after an error.
+  virtual bool summarizes_logits() const { return false; }
+  virtual std::vector<LogitSummary> SummarizeLogits(
+      Activations logits, std::span<const std::optional<LogitQuestion>> questions) {
+    (void)logits;
+    return std::vector<LogitSummary>(questions.size());
+  }
   // Waits for all that is queued. Operations return nothing: what went wrong in one since the last
   // Sync is said here, and results since then are worth nothing.
   virtual absl::Status Sync() = 0;
+  // The same without waiting: what is known to have gone wrong by now.
+  virtual absl::Status TakeError() { return absl::OkStatus(); }
 
   // Rows of the embedding table.
   virtual void Embed(const Weight& table, std::span<const TokenId> ids, Activations out) = 0;
@@ -214,6 +250,16 @@ class Backend {
   // up to its own position.
   virtual void Attention(const AttentionParams& params, const KvLayer& cache,
                          const BatchLayout& layout, Activations q, Activations out) = 0;
+
+  // Does `work`, which calls operations on micro-batches of this layout and nothing else. A backend
+  // may note what it queues and queue the same again for later micro-batches, whose layouts differ
+  // in what they say but have as many rows and chunks: without calling `work`, which must therefore
+  // depend on nothing else. `kept` is where it keeps its notes; empty at first.
+  virtual void Repeat(const BatchLayout& layout, std::unique_ptr<RepeatedWork>& kept,
+                      const std::function<void()>& work) {
+    (void)layout, (void)kept;
+    work();
+  }
 
   // Mixture of experts. logits [rows, num_experts].
   virtual Routing Route(const RouterParams& params, Activations logits) = 0;

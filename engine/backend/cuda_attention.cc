@@ -1,6 +1,7 @@
 // The KV cache and attention of the CUDA backend: what stands where is copied to the device once a
 // micro-batch, and chunks are divided among blocks of threads where there are few queries.
 #include <algorithm>
+#include <bit>
 
 #include "engine/backend/cuda_backend.h"
 
@@ -19,14 +20,22 @@ CudaKv KvOf(const KvLayer& layer) {
           .value_in_key = layer.value_in_key};
 }
 
-// The most neighbouring rows of one sequence.
-int32_t LongestRun(const BatchLayout& layout) {
+// The most neighbouring rows of one sequence that a kernel takes together.
+int32_t Neighbours(const BatchLayout& layout) {
   int32_t longest = 0, run = 0;
   for (size_t i = 0; i < layout.sequence.size(); ++i) {
     run = i > 0 && layout.sequence[i] == layout.sequence[i - 1] ? run + 1 : 1;
     longest = std::max(longest, run);
   }
-  return longest;
+  return std::min(longest, kernels::kCudaQueriesTogether);
+}
+
+// Chunks that there are positions in, or more: a recording serves twice as many steps as the one
+// before it. Blocks of threads whose chunk is beyond a row's position end at once.
+int32_t ChunksOf(const BatchLayout& layout) {
+  const int32_t highest = *std::ranges::max_element(layout.positions);
+  return static_cast<int32_t>(
+      std::bit_ceil(static_cast<uint32_t>(highest / kernels::kAttentionChunk + 1)));
 }
 
 constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -53,23 +62,15 @@ kernels::CudaLayout CudaBackend::LayoutOf(const BatchLayout& layout) {
   if (host != layout_host_) {
     auto* device = Reserve<int32_t>(layout_device_, host.size());
     if (device == nullptr) return {};
-    NoteCuda(cuda_.upload(device, host.data(), host.size() * sizeof(int32_t), stream_), "upload");
+    Upload(device, host.data(), host.size() * sizeof(int32_t));
     if (status_.ok()) layout_host_ = std::move(host);
   }
   const auto* device = static_cast<const int32_t*>(layout_device_.buffer->data());
   return {device, device + rows, device + 2 * rows};
 }
 
-const float* CudaBackend::SlopesOf(const float* slopes, int32_t num_heads) {
-  if (slopes == nullptr) return nullptr;
-  if (!std::equal(slopes_host_.begin(), slopes_host_.end(), slopes, slopes + num_heads)) {
-    slopes_host_.assign(slopes, slopes + num_heads);
-    auto* device = Reserve<float>(slopes_device_, static_cast<size_t>(num_heads));
-    if (device == nullptr) return nullptr;
-    NoteCuda(cuda_.upload(device, slopes, sizeof(float) * static_cast<size_t>(num_heads), stream_),
-             "upload");
-  }
-  return static_cast<const float*>(slopes_device_.buffer->data());
+CudaWorkShape CudaBackend::ShapeOf(const BatchLayout& layout) {
+  return {static_cast<int32_t>(layout.positions.size()), Neighbours(layout), ChunksOf(layout)};
 }
 
 void CudaBackend::StoreKv(const KvLayer& cache, const BatchLayout& layout, Activations k,
@@ -82,8 +83,7 @@ void CudaBackend::StoreKv(const KvLayer& cache, const BatchLayout& layout, Activ
 }
 
 void CudaBackend::DivideChunks(const BatchLayout& layout, CudaAttentionArgs& args) {
-  const int32_t highest = *std::ranges::max_element(layout.positions);
-  const int32_t chunks = highest / kernels::kAttentionChunk + 1;
+  const int32_t chunks = ChunksOf(layout);
   const int64_t queries = int64_t{args.q.rows} * args.num_heads;
   // Blocks of threads without a division; two a multiprocessor fill the device.
   const int64_t items = CeilDiv(args.q.rows, args.rows_together) * args.kv.num_kv_heads *
@@ -110,10 +110,13 @@ void CudaBackend::Attention(const AttentionParams& params, const KvLayer& cache,
       .softcap = params.softcap,
       .window = params.window,
       .sinks = params.sinks != nullptr ? static_cast<const float*>(params.sinks->data) : nullptr,
-      .alibi_slopes = SlopesOf(params.alibi_slopes, params.num_heads),
+      .alibi_slopes =
+          params.alibi_slopes != nullptr
+              ? ConstantsOf({params.alibi_slopes, static_cast<size_t>(params.num_heads)})
+              : nullptr,
       .q = {q.data, q.rows, q.cols, q.stride},
       .out = {out.data, out.rows, out.cols, out.stride},
-      .rows_together = std::clamp(kernels::kCudaQueriesTogether / group, 1, LongestRun(layout))};
+      .rows_together = std::clamp(kernels::kCudaQueriesTogether / group, 1, Neighbours(layout))};
   DivideChunks(layout, args);
   if (status_.ok()) cuda_.attend(args, stream_);
 }

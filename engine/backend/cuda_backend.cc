@@ -70,6 +70,7 @@ CudaBackend::CudaBackend(const CudaApi& cuda, int index, const kernels::CudaDevi
       info_(device),
       device_(fmt::format("cuda:{}", index)),
       name_(fmt::format("cuda:{} ({}, {})", index, device.name, FormatBytes(device.memory_bytes))),
+      arrivals_(cuda),
       pool_(cuda) {}
 
 CudaBackend::~CudaBackend() {
@@ -89,7 +90,7 @@ bool CudaBackend::Ready() {
   return status_.ok();
 }
 void CudaBackend::Note(const absl::Status& status) {
-  if (status_.ok()) status_ = Prefixed(status, device_);
+  if (status_.ok() && !status.ok()) status_ = Prefixed(status, device_);
 }
 void CudaBackend::NoteCuda(kernels::CudaError error, std::string_view where) {
   if (error != kernels::kCudaOk) Note(CudaStatus(cuda_, error, where));
@@ -98,8 +99,9 @@ void CudaBackend::NoteCuda(kernels::CudaError error, std::string_view where) {
 absl::Status CudaBackend::Sync() {
   Ready();
   NoteCuda(cuda_.wait(stream_), "while computing");
-  return std::exchange(status_, absl::OkStatus());
+  return TakeError();
 }
+absl::Status CudaBackend::TakeError() { return std::exchange(status_, absl::OkStatus()); }
 
 // ---- memory and weights -------------------------------------------------------------------------
 
@@ -136,7 +138,7 @@ absl::Status CudaBackend::Plan(const MemoryNeed& need) {
   ReserveBytes(scales_, 2 * values / 32 * sizeof(float));
   ReserveBytes(sums_, 2 * values / 16 * sizeof(int16_t));
   ReserveBytes(fine_out_, 2 * values * sizeof(float));
-  return std::exchange(status_, absl::OkStatus());
+  return TakeError();
 }
 
 absl::StatusOr<std::unique_ptr<DeviceBuffer>> CudaBackend::Allocate(size_t bytes) {
@@ -189,6 +191,8 @@ absl::StatusOr<Weight> CudaBackend::Prepare(const TensorView& tensor) {
 
 void* CudaBackend::ReserveBytes(Scratch& scratch, size_t bytes) {
   if (scratch.buffer != nullptr && scratch.buffer->bytes() >= bytes) return scratch.buffer->data();
+  if (!MayTouchHost()) return nullptr;
+  ++moves_;
   if (scratch.buffer != nullptr) {
     NoteCuda(cuda_.wait(stream_), "while computing");  // queued work still uses it
     scratch.buffer.reset();
@@ -204,14 +208,38 @@ void* CudaBackend::ReserveBytes(Scratch& scratch, size_t bytes) {
 
 std::shared_ptr<DeviceBuffer> CudaBackend::Borrow(size_t bytes) {
   auto buffer = pool_.Get(bytes);
-  if (buffer.ok()) return *std::move(buffer);
-  Note(buffer.status());
-  return nullptr;
+  if (!buffer.ok()) {
+    Note(buffer.status());
+    return nullptr;
+  }
+  if (recording_ != nullptr) recording_->Keep(*buffer);
+  return *std::move(buffer);
 }
 std::shared_ptr<DeviceBuffer> CudaBackend::Lend(const void* host, size_t bytes) {
-  auto buffer = Borrow(bytes);
-  if (buffer != nullptr) NoteCuda(cuda_.upload(buffer->data(), host, bytes, stream_), "upload");
+  auto buffer = MayTouchHost() ? Borrow(bytes) : nullptr;
+  if (buffer != nullptr) Upload(buffer->data(), host, bytes);
   return buffer;
+}
+void CudaBackend::Upload(void* to, const void* host, size_t bytes) {
+  Note(arrivals_.Send(host, bytes, stream_, [&](const void* pinned) {
+    return cuda_.upload(to, pinned, bytes, stream_);
+  }));
+}
+
+const float* CudaBackend::ConstantsOf(std::span<const float> host) {
+  const std::vector<float> key(host.begin(), host.end());
+  const auto found = constants_.find(key);
+  if (found != constants_.end()) return static_cast<const float*>(found->second->data());
+  if (!MayTouchHost()) return nullptr;
+  auto buffer = CudaBuffer::Allocate(cuda_, host.size_bytes());
+  if (!buffer.ok()) {
+    Note(buffer.status());
+    return nullptr;
+  }
+  Upload((*buffer)->data(), host.data(), host.size_bytes());
+  const auto* data = static_cast<const float*>((*buffer)->data());
+  constants_.emplace(key, *std::move(buffer));
+  return data;
 }
 
 void CudaBackend::ToHost(Activations from, float* to) {
@@ -220,7 +248,23 @@ void CudaBackend::ToHost(Activations from, float* to) {
   if (!status_.ok()) std::fill_n(to, int64_t{from.rows} * from.cols, 0.0f);
 }
 void CudaBackend::FromHost(const float* from, Activations to) {
-  if (Ready()) NoteCuda(cuda_.upload_rows(MatrixOf(to), from, stream_), "upload");
+  if (!Ready()) return;
+  const size_t bytes = sizeof(float) * static_cast<size_t>(to.rows) * static_cast<size_t>(to.cols);
+  Note(arrivals_.Send(from, bytes, stream_, [&](const void* pinned) {
+    return cuda_.upload_rows(MatrixOf(to), static_cast<const float*>(pinned), stream_);
+  }));
+}
+std::unique_ptr<HostCopy> CudaBackend::StartToHost(Activations from) {
+  if (!Ready()) return nullptr;
+  if (departures_ == nullptr) {
+    auto departures = CudaDepartures::Create(cuda_);
+    Note(departures.status());
+    if (!departures.ok()) return nullptr;
+    departures_ = *std::move(departures);
+  }
+  auto copy = departures_->Start(MatrixOf(from), stream_);
+  Note(copy.status());
+  return copy.ok() ? *std::move(copy) : nullptr;
 }
 void CudaBackend::Copy(Activations from, Activations to) {
   if (Ready()) cuda_.copy(MatrixOf(from), MatrixOf(to), stream_);
@@ -278,11 +322,11 @@ RopeTable CudaBackend::MakeRopeTable(const RopeParams& params, const BatchLayout
   if (!Ready()) return table;
   const auto rows = static_cast<int32_t>(layout.positions.size());
   const int32_t* positions = LayoutOf(layout).positions;
-  const auto inv_freq = Lend(params.inv_freq.data(), params.inv_freq.size() * sizeof(float));
+  const float* inv_freq = ConstantsOf(params.inv_freq);
   table.cos_sin = Borrow(sizeof(float) * static_cast<size_t>(rows) * params.dims);
   if (!status_.ok()) return table;
-  cuda_.rope_table(positions, rows, static_cast<const float*>(inv_freq->data()), params.dims / 2,
-                   params.magnitude, static_cast<float*>(table.cos_sin->data()), stream_);
+  cuda_.rope_table(positions, rows, inv_freq, params.dims / 2, params.magnitude,
+                   static_cast<float*>(table.cos_sin->data()), stream_);
   return table;
 }
 

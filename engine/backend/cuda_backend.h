@@ -2,6 +2,7 @@
 // them is queued on one stream. kernels/cuda/ does the arithmetic, with the CPU's bits.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -9,6 +10,7 @@
 
 #include "engine/backend/backend.h"
 #include "engine/backend/cuda_memory.h"
+#include "engine/backend/cuda_recording.h"
 #include "kernels/cuda/cuda_api.h"
 
 namespace baton::engine {
@@ -30,8 +32,14 @@ class CudaBackend final : public Backend {
   size_t KvBlockBytes(const KvLayer& layer) const override;
   void ToHost(Activations from, float* to) override;
   void FromHost(const float* from, Activations to) override;
+  bool overlaps_copies() const override { return true; }
+  std::unique_ptr<HostCopy> StartToHost(Activations from) override;
   void Copy(Activations from, Activations to) override;
+  bool summarizes_logits() const override { return true; }
+  std::vector<LogitSummary> SummarizeLogits(
+      Activations logits, std::span<const std::optional<LogitQuestion>> questions) override;
   absl::Status Sync() override;
+  absl::Status TakeError() override;
 
   void Embed(const Weight& table, std::span<const TokenId> ids, Activations out) override;
   void MatMul(Activations x, std::span<const MatMulTarget> targets) override;
@@ -57,6 +65,9 @@ class CudaBackend final : public Backend {
   void Attention(const AttentionParams& params, const KvLayer& cache, const BatchLayout& layout,
                  Activations q, Activations out) override;
 
+  void Repeat(const BatchLayout& layout, std::unique_ptr<RepeatedWork>& kept,
+              const std::function<void()>& work) override;
+
   Routing Route(const RouterParams& params, Activations logits) override;
   void ExpertMatMul(const Routing& routing, Activations x, const Weight& weight, const Weight* bias,
                     Activations out) override;
@@ -81,6 +92,11 @@ class CudaBackend final : public Backend {
     return static_cast<T*>(ReserveBytes(scratch, count * sizeof(T)));
   }
   void* ReserveBytes(Scratch& scratch, size_t bytes);
+  // Whether waits, copies and allocations are possible: not while kernels are being recorded, and
+  // what is recorded then is of no use.
+  bool MayTouchHost();
+  // Queues a copy of host memory, which may be reused at once.
+  void Upload(void* to, const void* host, size_t bytes);
   // A small buffer for this micro-batch; null after an error.
   std::shared_ptr<DeviceBuffer> Borrow(size_t bytes);
   // The same, with a copy of host memory.
@@ -94,8 +110,9 @@ class CudaBackend final : public Backend {
 
   // The layout of the running micro-batch on the device, copied when it has changed.
   kernels::CudaLayout LayoutOf(const BatchLayout& layout);
-  // The same for a model's ALiBi slopes.
-  const float* SlopesOf(const float* slopes, int32_t num_heads);
+  // Numbers of a model that operations take from the host; copied once.
+  const float* ConstantsOf(std::span<const float> host);
+  static CudaWorkShape ShapeOf(const BatchLayout& layout);
   // Memory for the answers of chunks, where there are too few queries to fill the device.
   void DivideChunks(const BatchLayout& layout, kernels::CudaAttentionArgs& args);
 
@@ -108,16 +125,21 @@ class CudaBackend final : public Backend {
   kernels::CudaStream stream_ = nullptr;
   absl::Status status_;
   std::unique_ptr<CudaUploader> uploader_;
+  std::unique_ptr<CudaDepartures> departures_;  // made with the first
+  CudaArrivals arrivals_;
   CudaPool pool_;
 
   Scratch values_, scales_, sums_;  // rounded activations
   Scratch fine_out_;
   Scratch partials_;  // of attention
+  Scratch summary_keys_, summaries_;
 
   std::vector<int32_t> layout_host_;  // what layout_device_ holds
   Scratch layout_device_;
-  std::vector<float> slopes_host_;
-  Scratch slopes_device_;
+  std::map<std::vector<float>, std::unique_ptr<CudaBuffer>> constants_;
+
+  uint64_t moves_ = 0;                 // of scratch, whose addresses recordings hold
+  CudaRecorded* recording_ = nullptr;  // what is being recorded
 };
 
 }  // namespace baton::engine

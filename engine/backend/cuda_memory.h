@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <vector>
@@ -53,6 +54,78 @@ class CudaPool {
 
   const kernels::CudaApi& cuda_;
   std::shared_ptr<FreeLists> free_;  // buffers that come back late find it
+};
+
+// Host memory that a device copies from or to by itself, and the event that says when it has.
+class CudaPinned {
+ public:
+  explicit CudaPinned(const kernels::CudaApi& cuda) : cuda_(cuda) {}
+  ~CudaPinned();
+  CudaPinned(const CudaPinned&) = delete;
+  CudaPinned& operator=(const CudaPinned&) = delete;
+
+  // At least so much, when the last copy is done; what was there is lost.
+  absl::StatusOr<void*> Reserve(size_t bytes);
+  // A copy was queued on the stream.
+  absl::Status NoteCopy(kernels::CudaStream stream);
+  absl::Status Wait();
+  const void* data() const { return data_; }
+
+ private:
+  const kernels::CudaApi& cuda_;
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+  kernels::CudaEvent copied_ = nullptr;  // made with the first memory
+};
+
+// Copies to a device that are queued without waiting for those before them. One thread.
+class CudaArrivals {
+ public:
+  explicit CudaArrivals(const kernels::CudaApi& cuda);
+
+  // queue(host) queues a copy of what stands there now; `from` may be reused at once.
+  template <class Queue>
+  absl::Status Send(const void* from, size_t bytes, kernels::CudaStream stream,
+                    const Queue& queue) {
+    CudaPinned& pinned = *ring_[turn_++ % ring_.size()];
+    ASSIGN_OR_RETURN(void* host, pinned.Reserve(bytes));
+    std::memcpy(host, from, bytes);
+    RETURN_IF_ERROR(CudaStatus(cuda_, queue(host), "cuda: a copy to the device"));
+    return pinned.NoteCopy(stream);
+  }
+
+ private:
+  const kernels::CudaApi& cuda_;
+  std::vector<std::unique_ptr<CudaPinned>> ring_;  // the copies of two micro-batches at least
+  size_t turn_ = 0;
+};
+
+// Copies that leave a device while it computes on: each takes activations aside on the device and
+// brings them to the host on a stream of its own. One thread.
+class CudaDepartures {
+ public:
+  static absl::StatusOr<std::unique_ptr<CudaDepartures>> Create(const kernels::CudaApi& cuda);
+  ~CudaDepartures();
+  CudaDepartures(const CudaDepartures&) = delete;
+  CudaDepartures& operator=(const CudaDepartures&) = delete;
+
+  absl::StatusOr<std::unique_ptr<HostCopy>> Start(kernels::CudaMatrix from,
+                                                  kernels::CudaStream computing);
+
+ private:
+  class Copy;
+  struct Place {  // of one copy
+    explicit Place(const kernels::CudaApi& cuda) : host(cuda) {}
+    std::unique_ptr<CudaBuffer> device;
+    CudaPinned host;
+  };
+  explicit CudaDepartures(const kernels::CudaApi& cuda) : cuda_(cuda) {}
+  absl::Status Queue(kernels::CudaMatrix from, kernels::CudaStream computing, Place& place);
+
+  const kernels::CudaApi& cuda_;
+  kernels::CudaStream stream_ = nullptr;
+  kernels::CudaEvent computed_ = nullptr;
+  std::vector<std::unique_ptr<Place>> free_;
 };
 
 // Copies host memory to the device through pinned memory, in two parts that take turns: while one

@@ -35,6 +35,12 @@ class DividedStage {
   MicroBatchLimits limits() const { return parts_.front()->limits(); }
 
   absl::Status Run(const MicroBatch& batch, const HiddenStates* input, StageOutput* output);
+  // As of Stage; a divided one computes on the host first and does not overlap.
+  bool overlaps() const { return parts_.size() == 1 && parts_[0]->overlaps(); }
+  absl::Status Start(const MicroBatch& batch, const HiddenStates* input) {
+    return parts_[0]->Start(batch, input);
+  }
+  absl::Status Finish(StageOutput* output) { return parts_[0]->Finish(output); }
 
   // As of Stage; where it is divided, only one divided alike understands the bytes.
   uint64_t kv_block_bytes() const;

@@ -1,6 +1,7 @@
 #include "engine/runtime/output_head.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "engine/runtime/norm.h"
 #include "engine/runtime/row_result.h"
@@ -24,8 +25,8 @@ void GatherNormalized(const BatchContext& batch, const WeightSet& weights,
 
 }  // namespace
 
-void OutputHead::ComputeLogits(const BatchContext& batch, std::span<const OutputRow> outputs,
-                               Activations hidden) {
+Activations OutputHead::ComputeLogits(const BatchContext& batch, std::span<const OutputRow> outputs,
+                                      Activations hidden) const {
   const HyperParams& h = batch.hyperparams;
   const auto rows = static_cast<int32_t>(outputs.size());
   const Activations normed = batch.scratch.View(Buffer::kOutputNormed, rows, h.hidden_size);
@@ -37,23 +38,60 @@ void OutputHead::ComputeLogits(const BatchContext& batch, std::span<const Output
   batch.backend.MatMul(normed, {&target, 1});
   if (h.logit_scale != 1.0) batch.backend.Scale(logits, static_cast<float>(h.logit_scale));
   if (h.logit_softcap > 0) batch.backend.SoftCap(logits, static_cast<float>(h.logit_softcap));
-  logits_.resize(static_cast<size_t>(kOutputRows) * h.vocab_size);
-  batch.backend.ToHost(logits, logits_.data());
+  return logits;
+}
+
+absl::StatusOr<std::vector<bool>> OutputHead::AnswerFromSummaries(
+    const BatchContext& batch, std::span<const OutputRow> outputs, Activations logits,
+    std::span<RowResult> results) const {
+  std::vector<bool> answered(outputs.size(), false);
+  if (!batch.backend.summarizes_logits()) return answered;
+  std::vector<std::optional<LogitQuestion>> questions;
+  for (const OutputRow& output : outputs) {
+    questions.push_back(
+        QuestionFor(output, batch.layout.positions[output.row], batch.hyperparams.vocab_size));
+  }
+  const std::vector<LogitSummary> summaries = batch.backend.SummarizeLogits(logits, questions);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!questions[i].has_value()) continue;
+    ASSIGN_OR_RETURN(answered[i], MakeRowResult(outputs[i], batch.layout.positions[outputs[i].row],
+                                                batch.hyperparams.vocab_size, *questions[i],
+                                                summaries[i], results[i]));
+  }
+  return answered;
+}
+
+absl::Status OutputHead::Answer(const BatchContext& batch, std::span<const OutputRow> outputs,
+                                Activations logits, std::span<RowResult> results) {
+  ASSIGN_OR_RETURN(const std::vector<bool> answered,
+                   AnswerFromSummaries(batch, outputs, logits, results));
+  const auto vocab_size = static_cast<size_t>(batch.hyperparams.vocab_size);
+  for (size_t begin = 0; begin < outputs.size();) {
+    size_t end = begin;
+    while (end < outputs.size() && !answered[end]) ++end;
+    const auto count = static_cast<int32_t>(end - begin);
+    if (count > 0) {
+      logits_.resize(std::max(logits_.size(), count * vocab_size));
+      batch.backend.ToHost(logits.Rows(static_cast<int32_t>(begin), count), logits_.data());
+    }
+    for (size_t i = begin; i < end; ++i) {
+      RETURN_IF_ERROR(MakeRowResult(outputs[i], batch.layout.positions[outputs[i].row],
+                                    {logits_.data() + (i - begin) * vocab_size, vocab_size},
+                                    results[i]));
+    }
+    begin = end + 1;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status OutputHead::Run(const BatchContext& batch, const MicroBatch& micro_batch,
                              Activations hidden, std::vector<RowResult>& results) {
-  const size_t vocab_size = batch.hyperparams.vocab_size;
   const std::span<const OutputRow> outputs = micro_batch.outputs;
   results.resize(outputs.size());
   for (size_t begin = 0; begin < outputs.size(); begin += kOutputRows) {
     const auto some = outputs.subspan(begin, std::min<size_t>(kOutputRows, outputs.size() - begin));
-    ComputeLogits(batch, some, hidden);
-    for (size_t i = 0; i < some.size(); ++i) {
-      const std::span<const float> logits(logits_.data() + i * vocab_size, vocab_size);
-      const int32_t position = batch.layout.positions[some[i].row];
-      RETURN_IF_ERROR(MakeRowResult(some[i], position, logits, results[begin + i]));
-    }
+    const Activations logits = ComputeLogits(batch, some, hidden);
+    RETURN_IF_ERROR(Answer(batch, some, logits, std::span(results).subspan(begin, some.size())));
   }
   return absl::OkStatus();
 }

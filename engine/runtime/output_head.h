@@ -22,12 +22,20 @@ class OutputHead {
                    std::vector<RowResult>& results);
 
  private:
-  // logits of some wanted rows, on the host.
-  void ComputeLogits(const BatchContext& batch, std::span<const OutputRow> outputs,
-                     Activations hidden);
+  // Of some wanted rows, in backend memory.
+  Activations ComputeLogits(const BatchContext& batch, std::span<const OutputRow> outputs,
+                            Activations hidden) const;
+  // The answers that a device's summaries give, where it makes any; true for those. The other rows
+  // are fetched.
+  absl::StatusOr<std::vector<bool>> AnswerFromSummaries(const BatchContext& batch,
+                                                        std::span<const OutputRow> outputs,
+                                                        Activations logits,
+                                                        std::span<RowResult> results) const;
+  absl::Status Answer(const BatchContext& batch, std::span<const OutputRow> outputs,
+                      Activations logits, std::span<RowResult> results);
 
   const WeightSet& weights_;
-  std::vector<float> logits_;  // [kOutputRows, vocab_size]
+  std::vector<float> logits_;  // [rows fetched at a time, vocab_size]
 };
 
 }  // namespace baton::engine

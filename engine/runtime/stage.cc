@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <optional>
 
 #include "engine/arch/cost.h"
@@ -94,6 +95,12 @@ struct Stage::Impl {
   bool rotates_windows = false;    // … that of window layers
   std::vector<std::string> warnings;
   BatchLayout layout;  // of the micro-batch that runs
+  std::unique_ptr<RepeatedWork> repeated_layers;
+  struct Leaving {
+    int32_t rows = 0, cols = 0;
+    std::unique_ptr<HostCopy> copy;
+  };
+  std::deque<Leaving> leaving;  // hidden states of the micro-batches that were started
 
   bool first() const { return spec.layers.begin == 0; }
   bool last() const { return spec.layers.end == hyperparams.num_layers; }
@@ -105,8 +112,11 @@ struct Stage::Impl {
 
   void LayOut(const MicroBatch& batch);
   BatchContext MakeContext(const MicroBatch& batch);
+  void MakeRopeTables(BatchContext& context) const;
   void Embed(const BatchContext& context, const MicroBatch& batch, Activations hidden);
-  void RunLayers(const BatchContext& context, Activations hidden);
+  void RunLayers(BatchContext& context, Activations hidden);
+  // From the micro-batch or the stage before to the last layer's hidden states.
+  Activations Compute(BatchContext& context, const MicroBatch& batch, const HiddenStates* input);
 
   // Calls visit(the block's place as a row of words, its offset in all layers' bytes) layer by
   // layer.
@@ -195,12 +205,15 @@ BatchContext Stage::Impl::MakeContext(const MicroBatch& batch) {
                        .rope = {},
                        .window_rope = {},
                        .latent_key_rope = {}};
+  if (!positions.alibi_slopes.empty()) context.alibi_slopes = positions.alibi_slopes.data();
+  return context;
+}
+
+void Stage::Impl::MakeRopeTables(BatchContext& context) const {
   if (rotates) context.rope = backend->MakeRopeTable(positions.rope, layout);
   if (rotates_windows) context.window_rope = backend->MakeRopeTable(positions.window_rope, layout);
   // The same angles at another place of the head.
   context.latent_key_rope = {&positions.latent_key_rope, context.rope.cos_sin};
-  if (!positions.alibi_slopes.empty()) context.alibi_slopes = positions.alibi_slopes.data();
-  return context;
 }
 
 void Stage::Impl::Embed(const BatchContext& context, const MicroBatch& batch, Activations hidden) {
@@ -220,10 +233,13 @@ void Stage::Impl::Embed(const BatchContext& context, const MicroBatch& batch, Ac
   }
 }
 
-void Stage::Impl::RunLayers(const BatchContext& context, Activations hidden) {
-  for (int32_t i = spec.layers.begin; i < spec.layers.end; ++i) {
-    RunDecoderLayer(context, {hyperparams.layers[i], weights.layer(i), cache.layer(i)}, hidden);
-  }
+void Stage::Impl::RunLayers(BatchContext& context, Activations hidden) {
+  backend->Repeat(layout, repeated_layers, [&] {
+    MakeRopeTables(context);
+    for (int32_t i = spec.layers.begin; i < spec.layers.end; ++i) {
+      RunDecoderLayer(context, {hyperparams.layers[i], weights.layer(i), cache.layer(i)}, hidden);
+    }
+  });
 }
 
 template <typename Visit>
@@ -272,15 +288,25 @@ MicroBatchLimits Stage::limits() const {
           .max_rows = impl_->spec.max_rows};
 }
 
-absl::Status Stage::Run(const MicroBatch& batch, const HiddenStates* input, StageOutput* output) {
-  const BatchContext context = impl_->MakeContext(batch);
-  const Activations hidden = context.View(Buffer::kHidden, impl_->hyperparams.hidden_size);
+Activations Stage::Impl::Compute(BatchContext& context, const MicroBatch& batch,
+                                 const HiddenStates* input) {
+  const Activations hidden = context.View(Buffer::kHidden, hyperparams.hidden_size);
   if (first()) {
-    impl_->Embed(context, batch, hidden);
+    Embed(context, batch, hidden);
   } else {
-    impl_->backend->FromHost(input->values.data(), hidden);
+    backend->FromHost(input->values.data(), hidden);
   }
-  impl_->RunLayers(context, hidden);
+  RunLayers(context, hidden);
+  return hidden;
+}
+
+absl::Status Stage::Run(const MicroBatch& batch, const HiddenStates* input, StageOutput* output) {
+  if (overlaps()) {
+    RETURN_IF_ERROR(Start(batch, input));
+    return Finish(output);
+  }
+  BatchContext context = impl_->MakeContext(batch);
+  const Activations hidden = impl_->Compute(context, batch, input);
   if (last()) {
     RETURN_IF_ERROR(impl_->head->Run(context, batch, hidden, output->results));
     output->hidden = {};
@@ -292,6 +318,26 @@ absl::Status Stage::Run(const MicroBatch& batch, const HiddenStates* input, Stag
     output->results.clear();
   }
   return impl_->backend->Sync();
+}
+
+bool Stage::overlaps() const { return !last() && impl_->backend->overlaps_copies(); }
+
+absl::Status Stage::Start(const MicroBatch& batch, const HiddenStates* input) {
+  BatchContext context = impl_->MakeContext(batch);
+  const Activations hidden = impl_->Compute(context, batch, input);
+  std::unique_ptr<HostCopy> copy = impl_->backend->StartToHost(hidden);
+  RETURN_IF_ERROR(impl_->backend->TakeError());
+  impl_->leaving.push_back({hidden.rows, hidden.cols, std::move(copy)});
+  return absl::OkStatus();
+}
+
+absl::Status Stage::Finish(StageOutput* output) {
+  const Impl::Leaving oldest = std::move(impl_->leaving.front());
+  impl_->leaving.pop_front();
+  output->hidden.rows = oldest.rows;
+  output->hidden.cols = oldest.cols;
+  output->results.clear();
+  return oldest.copy->Take(output->hidden.values);
 }
 
 uint64_t Stage::kv_block_bytes() const {

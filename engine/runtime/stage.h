@@ -60,6 +60,13 @@ class Stage {
   // stage. The batch has passed CheckMicroBatch and input has its size.
   absl::Status Run(const MicroBatch& batch, const HiddenStates* input, StageOutput* output);
 
+  // Run in two steps, where a device computes the next micro-batch while hidden states leave it:
+  // Start queues a micro-batch, Finish waits for the oldest that was started well. `input` may go
+  // when Start has returned.
+  bool overlaps() const;
+  absl::Status Start(const MicroBatch& batch, const HiddenStates* input);
+  absl::Status Finish(StageOutput* output);
+
   // Keys and values of one block, layer after layer, as the backend holds them: only a stage with
   // the same layers, KV type and kind of device understands them. `bytes` has kv_block_bytes(). Not
   // while Run runs.

@@ -1,7 +1,6 @@
 #include "engine/sampling/sampler.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <string_view>
@@ -16,10 +15,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // Below this, dividing by the temperature could only pick the best token, or overflow.
 constexpr float kGreedyTemperature = 1e-5f;
 
-struct Candidate {
-  float logit;
-  TokenId id;
-};
+using Candidate = TokenLogit;
 bool Better(const Candidate& a, const Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
 }
@@ -31,35 +27,31 @@ float MaxLogit(std::span<const float> logits) {
   return max;
 }
 
-// e^x for x in [-32, 0], within 1e-12 of the value. Plain products and sums: a row has 150,000 of
-// them, and where the machine's fma may not be used, a call for each costs more than all of this.
-// Cody and Waite's reduction, then the series.
-double ExpOfDistance(double x) {
-  constexpr double kMagic = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to an integer
-  const double n = (x * 1.4426950408889634 + kMagic) - kMagic;
-  const double r = (x - n * 0.693147180369123816490) - n * 1.90821492927058770002e-10;
-  constexpr double kReciprocalFactorials[] = {1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720,
-                                              1.0 / 120,    1.0 / 24,    1.0 / 6,    0.5,
-                                              1.0,          1.0};
-  double sum = 1.0 / 3628800;
-  for (const double coefficient : kReciprocalFactorials) sum = sum * r + coefficient;
-  const int64_t exponent = static_cast<int64_t>(n) + 1023;
-  return sum * std::bit_cast<double>(exponent << 52);
-}
-
-// A weight relative to that of the best logit. Those below e^-32 count as nothing: a million of
-// them change a sum by 1e-8.
 double Weight(float logit, float max, float temperature = 1) {
-  const float distance = (logit - max) / temperature;
-  return distance < -32.0f ? 0.0 : ExpOfDistance(distance);
+  return kernels::WeightOfDistance((logit - max) / temperature);
 }
 
-// log(sum of e^logit), in order of ids.
+// In the order of exact_math.h. Tokens at -infinity weigh nothing.
+double SumOfWeights(std::span<const float> logits, float max) {
+  std::vector<double> sums(kernels::kWeightSums, 0.0);
+  for (size_t begin = 0; begin < logits.size(); begin += kernels::kWeightSums) {
+    const size_t count = std::min<size_t>(kernels::kWeightSums, logits.size() - begin);
+    for (size_t i = 0; i < count; ++i) sums[i] += Weight(logits[begin + i], max);
+  }
+  for (size_t half = kernels::kWeightSums / 2; half > 0; half /= 2) {
+    for (size_t i = 0; i < half; ++i) sums[i] += sums[i + half];
+  }
+  return sums[0];
+}
+
+// log(sum of e^logit).
 double LogSumExp(std::span<const float> logits) {
   const float max = MaxLogit(logits);
-  double sum = 0;
-  for (const float logit : logits) sum += Weight(logit, max);
-  return max + kernels::Log(sum);
+  return max + kernels::Log(SumOfWeights(logits, max));
+}
+
+double LogSumExp(const LogitSummary& summary) {
+  return summary.best[0].logit + kernels::Log(summary.weight_sum);
 }
 
 // The `count` best, best first. `logits` may hold -infinity, which is never among them.
@@ -67,7 +59,7 @@ std::vector<Candidate> Best(std::span<const float> logits, size_t count) {
   std::vector<Candidate> heap;  // the worst of the best so far on top
   heap.reserve(std::min(count, logits.size()));
   for (size_t i = 0; i < logits.size() && count > 0; ++i) {
-    const Candidate candidate = {logits[i], static_cast<TokenId>(i)};
+    const Candidate candidate = {static_cast<TokenId>(i), logits[i]};
     if (candidate.logit == -kInfinity) continue;
     if (heap.size() == count) {
       if (!Better(candidate, heap.front())) continue;
@@ -85,7 +77,7 @@ std::vector<Candidate> AllCandidates(std::span<const float> logits) {
   std::vector<Candidate> all;
   all.reserve(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] != -kInfinity) all.push_back({logits[i], static_cast<TokenId>(i)});
+    if (logits[i] != -kInfinity) all.push_back({static_cast<TokenId>(i), logits[i]});
   }
   return all;
 }
@@ -111,64 +103,102 @@ absl::Status ApplyMask(std::span<const uint32_t> allowed, std::span<float> logit
   return absl::OkStatus();
 }
 
-absl::Status ApplyBias(const SamplingParams& params, std::span<float> logits) {
+// The last tokens, each once, as the repetition penalty takes them.
+std::vector<TokenId> RepeatedTokens(const SamplingInput& input) {
+  const size_t window = std::min<size_t>(input.recent.size(), kRepetitionWindow);
+  const auto last = input.recent.last(window);
+  std::vector<TokenId> once(last.begin(), last.end());
+  std::sort(once.begin(), once.end());
+  once.erase(std::unique(once.begin(), once.end()), once.end());
+  return once;
+}
+bool PenalizesRepetition(const SamplingParams& params) { return params.repetition_penalty != 1.0f; }
+bool PenalizesOutput(const SamplingParams& params) {
+  return params.presence_penalty != 0 || params.frequency_penalty != 0;
+}
+
+// Logit bias and penalties. find(id): where that token's logit stands, null outside the vocabulary.
+template <typename Find>
+absl::Status Adjust(const SamplingInput& input, const SamplingParams& params, const Find& find) {
   for (const auto& [id, bias] : params.logit_bias) {
-    if (id < 0 || static_cast<size_t>(id) >= logits.size()) {
-      return InvalidArgument("logit_bias: token {}, the vocabulary has {}", id, logits.size());
+    float* logit = find(id);
+    if (logit == nullptr) return InvalidArgument("logit_bias: no token {}", id);
+    *logit += bias;
+  }
+  const auto open = [&](TokenId id) -> float* {  // in the vocabulary, and not masked
+    float* logit = find(id);
+    return logit != nullptr && *logit != -kInfinity ? logit : nullptr;
+  };
+  if (PenalizesRepetition(params)) {
+    for (const TokenId id : RepeatedTokens(input)) {
+      float* logit = open(id);
+      if (logit == nullptr) continue;
+      *logit = *logit > 0 ? *logit / params.repetition_penalty : *logit * params.repetition_penalty;
     }
-    logits[id] += bias;
+  }
+  if (!PenalizesOutput(params)) return absl::OkStatus();
+  for (const auto& [id, count] : input.output_counts) {
+    float* logit = count > 0 ? open(id) : nullptr;
+    if (logit == nullptr) continue;
+    *logit -= params.presence_penalty + params.frequency_penalty * static_cast<float>(count);
   }
   return absl::OkStatus();
 }
 
-void ApplyPenalties(const SamplingInput& input, const SamplingParams& params,
-                    std::span<float> logits) {
-  const auto open = [&](TokenId id) {  // in the vocabulary, and not masked
-    return id >= 0 && static_cast<size_t>(id) < logits.size() && logits[id] != -kInfinity;
+// Extreme parameters may have made infinities, of which only the negative has a meaning.
+float Bounded(float logit) { return std::min(logit, std::numeric_limits<float>::max()); }
+
+// The tokens whose logits Adjust changes, in order; a bias may name one that is not there.
+std::vector<TokenId> AdjustedTokens(const SamplingInput& input, const SamplingParams& params,
+                                    size_t vocab_size) {
+  std::vector<TokenId> ids;
+  for (const auto& [id, bias] : params.logit_bias) ids.push_back(id);
+  const auto add = [&](TokenId id) {
+    if (id >= 0 && static_cast<size_t>(id) < vocab_size) ids.push_back(id);
   };
-  if (params.repetition_penalty != 1.0f) {
-    const size_t window = std::min<size_t>(input.recent.size(), kRepetitionWindow);
-    const auto last = input.recent.last(window);
-    std::vector<TokenId> once(last.begin(), last.end());
-    std::sort(once.begin(), once.end());
-    once.erase(std::unique(once.begin(), once.end()), once.end());
-    for (const TokenId id : once) {
-      if (!open(id)) continue;
-      float& logit = logits[id];
-      logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
-    }
+  if (PenalizesRepetition(params)) {
+    for (const TokenId id : RepeatedTokens(input)) add(id);
   }
-  for (const auto& [id, count] : input.output_counts) {
-    if (!open(id) || count <= 0) continue;
-    logits[id] -= params.presence_penalty + params.frequency_penalty * static_cast<float>(count);
+  if (PenalizesOutput(params)) {
+    for (const auto& [id, count] : input.output_counts) add(id);
   }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
 }
 
-// Cuts the candidates after the smallest set of best ones that holds `top_p` of the weight, and
-// where a weight falls below `min_p` of the best; both are prefixes of the candidates in order, so
-// they are taken off a heap one by one.
-std::vector<Candidate> TopPAndMinP(std::vector<Candidate> candidates,
-                                   const SamplingParams& params) {
-  const float max = std::max_element(candidates.begin(), candidates.end(), Worse)->logit;
-  double wanted = kInfinity;
-  if (params.top_p < 1) {
-    double total = 0;
-    for (const Candidate& candidate : candidates) total += Weight(candidate.logit, max);
-    wanted = params.top_p * total;
+// Top-p and min-p: takes candidates best first, until the smallest set of them that holds `top_p`
+// of `total` is complete, or a weight falls below `min_p` of the best one's.
+class Nucleus {
+ public:
+  Nucleus(const SamplingParams& params, float max, double total)
+      : max_(max),
+        min_p_(params.min_p),
+        wanted_(params.top_p < 1 ? params.top_p * total : double{kInfinity}) {}
+
+  // False: neither this one nor any after it.
+  bool Take(const Candidate& next) {
+    const double weight = Weight(next.logit, max_);
+    if (!kept_.empty() && (sum_ >= wanted_ || weight < min_p_)) return false;
+    kept_.push_back(next);
+    sum_ += weight;
+    return true;
   }
-  std::make_heap(candidates.begin(), candidates.end(), Worse);
-  std::vector<Candidate> kept;
+  std::vector<Candidate> TakeKept() { return std::move(kept_); }
+
+  static bool Filters(const SamplingParams& params) { return params.top_p < 1 || params.min_p > 0; }
+
+ private:
+  const float max_;
+  const double min_p_, wanted_;
+  double sum_ = 0;
+  std::vector<Candidate> kept_;
+};
+
+double SumOfWeights(std::span<const Candidate> candidates, float max) {
   double sum = 0;
-  while (!candidates.empty()) {
-    std::pop_heap(candidates.begin(), candidates.end(), Worse);
-    const Candidate next = candidates.back();
-    candidates.pop_back();
-    const double weight = Weight(next.logit, max);
-    if (!kept.empty() && (sum >= wanted || weight < params.min_p)) break;
-    kept.push_back(next);
-    sum += weight;
-  }
-  return kept;
+  for (const Candidate& candidate : candidates) sum += Weight(candidate.logit, max);
+  return sum;
 }
 
 TokenId Draw(const std::vector<Candidate>& candidates, float temperature, double uniform) {
@@ -185,24 +215,82 @@ TokenId Draw(const std::vector<Candidate>& candidates, float temperature, double
   return candidates[std::min<size_t>(drawn - sums.begin(), candidates.size() - 1)].id;
 }
 
+bool IsGreedy(const SamplingParams& params) { return params.temperature < kGreedyTemperature; }
+// How many of the best may be drawn at all; 0: no limit.
+size_t MostCandidates(const SamplingParams& params, size_t vocab_size) {
+  if (IsGreedy(params)) return 1;
+  return params.top_k > 0 && static_cast<size_t>(params.top_k) < vocab_size
+             ? static_cast<size_t>(params.top_k)
+             : 0;
+}
+
+absl::Status NoneAllowed(const SamplingInput& input) {
+  return FailedPrecondition("no token is allowed at position {}", input.position);
+}
+
+TokenId DrawAt(const SamplingInput& input, const SamplingParams& params,
+               const std::vector<Candidate>& candidates) {
+  return Draw(candidates, params.temperature, UniformAt(params.seed, input.position));
+}
+
 absl::StatusOr<TokenId> Choose(const SamplingInput& input, const SamplingParams& params) {
   std::vector<float> logits(input.logits.begin(), input.logits.end());
   RETURN_IF_ERROR(ApplyMask(input.allowed, logits));
-  RETURN_IF_ERROR(ApplyBias(params, logits));
-  ApplyPenalties(input, params, logits);
-  // Extreme parameters may have made infinities, of which only the negative has a meaning.
-  for (float& logit : logits) logit = std::min(logit, std::numeric_limits<float>::max());
+  RETURN_IF_ERROR(Adjust(input, params, [&](TokenId id) {
+    return id >= 0 && static_cast<size_t>(id) < logits.size() ? &logits[id] : nullptr;
+  }));
+  for (float& logit : logits) logit = Bounded(logit);
 
-  const bool greedy = params.temperature < kGreedyTemperature;
-  const bool top_k = params.top_k > 0 && static_cast<size_t>(params.top_k) < logits.size();
-  std::vector<Candidate> candidates = greedy  ? Best(logits, 1)
-                                      : top_k ? Best(logits, params.top_k)
-                                              : AllCandidates(logits);
-  if (candidates.empty())
-    return FailedPrecondition("no token is allowed at position {}", input.position);
-  if (greedy) return candidates[0].id;
-  if (params.top_p < 1 || params.min_p > 0) candidates = TopPAndMinP(std::move(candidates), params);
-  return Draw(candidates, params.temperature, UniformAt(params.seed, input.position));
+  const size_t most = MostCandidates(params, logits.size());
+  std::vector<Candidate> candidates = most > 0 ? Best(logits, most) : AllCandidates(logits);
+  if (candidates.empty()) return NoneAllowed(input);
+  if (IsGreedy(params)) return candidates[0].id;
+  if (!Nucleus::Filters(params)) return DrawAt(input, params, candidates);
+
+  const float max = std::max_element(candidates.begin(), candidates.end(), Worse)->logit;
+  Nucleus nucleus(params, max,
+                  most > 0 ? SumOfWeights(candidates, max) : SumOfWeights(logits, max));
+  // What is kept is few of many, so they come off a heap one by one.
+  std::make_heap(candidates.begin(), candidates.end(), Worse);
+  while (!candidates.empty() && nucleus.Take(candidates.front())) {
+    std::pop_heap(candidates.begin(), candidates.end(), Worse);
+    candidates.pop_back();
+  }
+  return DrawAt(input, params, nucleus.TakeKept());
+}
+
+// The same from a summary; nothing where it does not reach far enough.
+absl::StatusOr<std::optional<TokenId>> Choose(const LogitSummary& summary,
+                                              const LogitQuestion& question,
+                                              const SamplingInput& input,
+                                              const SamplingParams& params, size_t vocab_size) {
+  std::vector<float> adjusted = summary.asked;
+  const auto find = [&](TokenId id) -> float* {
+    const auto at = std::lower_bound(question.ids.begin(), question.ids.end(), id);
+    return at != question.ids.end() && *at == id ? &adjusted[at - question.ids.begin()] : nullptr;
+  };
+  RETURN_IF_ERROR(Adjust(input, params, find));
+  std::vector<Candidate> candidates;
+  for (const Candidate& candidate : summary.best) {
+    if (find(candidate.id) == nullptr) candidates.push_back(candidate);
+  }
+  for (size_t i = 0; i < adjusted.size(); ++i) {
+    if (adjusted[i] != -kInfinity) candidates.push_back({question.ids[i], Bounded(adjusted[i])});
+  }
+  std::sort(candidates.begin(), candidates.end(), Better);
+
+  const size_t most = MostCandidates(params, vocab_size);
+  if (most > 0 && candidates.size() > most) candidates.resize(most);
+  if (candidates.empty()) return NoneAllowed(input);
+  if (IsGreedy(params)) return candidates[0].id;
+  if (!Nucleus::Filters(params)) return DrawAt(input, params, candidates);
+
+  const float max = candidates[0].logit;
+  Nucleus nucleus(params, max, most > 0 ? SumOfWeights(candidates, max) : summary.weight_sum);
+  const bool cut = !std::ranges::all_of(
+      candidates, [&](const Candidate& candidate) { return nucleus.Take(candidate); });
+  if (!cut && most == 0 && !summary.all) return std::nullopt;
+  return DrawAt(input, params, nucleus.TakeKept());
 }
 
 absl::Status CheckRange(std::string_view name, float value, float min, float max) {
@@ -242,16 +330,72 @@ absl::StatusOr<SampledToken> Sample(const SamplingInput& input, const SamplingPa
   if (params.top_logprobs < 0) return sampled;
 
   const double log_sum = LogSumExp(input.logits);
-  const auto logprob = [&](TokenId id) { return static_cast<float>(input.logits[id] - log_sum); };
-  sampled.logprob = logprob(sampled.id);
-  for (const Candidate& best : Best(input.logits, params.top_logprobs)) {
-    sampled.top.push_back({best.id, logprob(best.id)});
-  }
+  const auto logprob = [&](float logit) { return static_cast<float>(logit - log_sum); };
+  sampled.logprob = logprob(input.logits[sampled.id]);
+  for (const Candidate& best : Best(input.logits, params.top_logprobs))
+    sampled.top.push_back({best.id, logprob(best.logit)});
   return sampled;
 }
 
 float LogProbability(std::span<const float> logits, TokenId target) {
   return static_cast<float>(logits[target] - LogSumExp(logits));
+}
+
+// ---- from a summary of the row -----------------------------------------------------------------
+
+std::optional<LogitQuestion> QuestionFor(const SamplingInput& input, const SamplingParams& params,
+                                         int32_t vocab_size) {
+  if (!input.allowed.empty()) return std::nullopt;
+  const auto size = static_cast<size_t>(vocab_size);
+  LogitQuestion question{.best = 1, .ids = AdjustedTokens(input, params, size)};
+  const bool all_known =
+      question.ids.empty() || (question.ids.front() >= 0 && question.ids.back() < vocab_size);
+  const size_t most = MostCandidates(params, size);
+  // Without a limit the whole row is drawn from, or adjusted logits are part of its sum.
+  const bool bounded = most > 0 || (Nucleus::Filters(params) && question.ids.empty());
+  // A token that is not adjusted and among the best `most` of the adjusted row has fewer than
+  // `most` better ones that are not adjusted either.
+  const size_t best = std::max<size_t>(most > 0 ? most + question.ids.size() : kMostBestLogits,
+                                       std::max(params.top_logprobs, 0));
+  if (!all_known || !bounded || best > kMostBestLogits) return std::nullopt;
+  question.best = static_cast<int32_t>(best);
+  question.weight_sum = params.top_logprobs >= 0 || (most == 0 && params.top_p < 1);
+  return question;
+}
+
+absl::StatusOr<std::optional<SampledToken>> Sample(const LogitSummary& summary,
+                                                   const LogitQuestion& question,
+                                                   const SamplingInput& input,
+                                                   const SamplingParams& params,
+                                                   int32_t vocab_size) {
+  if (!summary.sound) return std::nullopt;
+  ASSIGN_OR_RETURN(const std::optional<TokenId> id,
+                   Choose(summary, question, input, params, static_cast<size_t>(vocab_size)));
+  if (!id.has_value()) return std::nullopt;
+  SampledToken sampled;
+  sampled.id = *id;
+  if (params.top_logprobs < 0) return sampled;
+
+  const double log_sum = LogSumExp(summary);
+  const auto logprob = [&](float logit) { return static_cast<float>(logit - log_sum); };
+  const auto add = [&](const Candidate& token) {
+    if (token.id == sampled.id) sampled.logprob = logprob(token.logit);
+  };
+  for (size_t i = 0; i < question.ids.size(); ++i) add({question.ids[i], summary.asked[i]});
+  for (const Candidate& best : summary.best) {
+    add(best);
+    if (sampled.top.size() < static_cast<size_t>(params.top_logprobs))
+      sampled.top.push_back({best.id, logprob(best.logit)});
+  }
+  return sampled;
+}
+
+LogitQuestion QuestionForScore(TokenId target) {
+  return {.best = 1, .ids = {target}, .weight_sum = true};
+}
+std::optional<float> LogProbability(const LogitSummary& summary) {
+  if (!summary.sound || summary.best.empty()) return std::nullopt;
+  return static_cast<float>(summary.asked[0] - LogSumExp(summary));
 }
 
 }  // namespace baton::engine

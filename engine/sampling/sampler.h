@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "engine/base/token_id.h"
 #include "engine/sampling/sampling_params.h"
 #include "engine/sampling/token_logprob.h"
+#include "engine/tensor/logit_summary.h"
 
 namespace baton::engine {
 
@@ -43,5 +45,20 @@ absl::StatusOr<SampledToken> Sample(const SamplingInput& input, const SamplingPa
 
 // The log-probability of `target`, which is in the vocabulary; the logits are numbers.
 float LogProbability(std::span<const float> logits, TokenId target);
+
+// The same from what a device says of its row of logits, so that the row can stay there. The tokens
+// are those that the row gives, to the bit; input.logits is not looked at.
+//
+// What has to be asked; none where only the row itself will do (a mask, a draw from all of it).
+std::optional<LogitQuestion> QuestionFor(const SamplingInput& input, const SamplingParams& params,
+                                         int32_t vocab_size);
+LogitQuestion QuestionForScore(TokenId target);
+// None: the answer does not reach far enough, or the row is broken; the row itself says more.
+absl::StatusOr<std::optional<SampledToken>> Sample(const LogitSummary& summary,
+                                                   const LogitQuestion& question,
+                                                   const SamplingInput& input,
+                                                   const SamplingParams& params,
+                                                   int32_t vocab_size);
+std::optional<float> LogProbability(const LogitSummary& summary);
 
 }  // namespace baton::engine

@@ -9,12 +9,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/host_device.h"
 #include "kernels/kernel_set.h"
 #include "kernels/quant_types.h"
 
 namespace baton::kernels {
 
 using CudaStream = void*;
+using CudaEvent = void*;
+using CudaRecording = void*;
 using CudaError = int;  // CUDA's own numbers
 inline constexpr CudaError kCudaOk = 0;
 inline constexpr CudaError kCudaOutOfMemory = 2;
@@ -158,6 +161,44 @@ struct CudaGroupArgs {
   int32_t* out_rows = nullptr;     // [slots]
 };
 
+// What is said of a row of logits: a head, the best, the logits that were asked for. A matrix of
+// words, so that one copy takes all rows to the host.
+inline constexpr int32_t kMostCudaBest = 256;
+inline constexpr int32_t kCudaSortedAtOnce = 2048;
+struct CudaSummaryHead {
+  int32_t found;  // of the best; the others are -infinity. -1: a logit is NaN or +infinity
+  int32_t unused;
+  double weight_sum;
+};
+struct CudaBestLogit {
+  int32_t id;
+  float logit;
+};
+struct CudaSummary {
+  CudaSummaryHead* head;
+  CudaBestLogit* best;  // [count], then float [num_asked]
+};
+constexpr int64_t CudaSummaryWords(int32_t count, int32_t num_asked) {  // even, for the double
+  return (sizeof(CudaSummaryHead) / 4 + int64_t{2} * count + num_asked + 1) / 2 * 2;
+}
+BATON_HD inline CudaSummary CudaSummaryOf(const CudaMatrix& summaries, int32_t row) {
+  auto* head = reinterpret_cast<CudaSummaryHead*>(summaries.data + row * summaries.stride);
+  return {head, reinterpret_cast<CudaBestLogit*>(head + 1)};
+}
+// Keys of 64 bits that Summarize needs beside.
+constexpr int64_t CudaSummaryKeys(int32_t rows, int32_t cols, int32_t count) {
+  return int64_t{2} * rows * count * ((cols - 1) / kCudaSortedAtOnce + 1);
+}
+struct CudaSummaryArgs {
+  CudaMatrix logits;               // [rows, vocabulary]
+  int32_t count = 0;               // of the best: 1 to kMostCudaBest
+  const int32_t* asked = nullptr;  // ids [rows, num_asked]
+  int32_t num_asked = 0;
+  bool weight_sums = false;
+  uint64_t* keys = nullptr;  // [CudaSummaryKeys]
+  CudaMatrix out;            // [rows, CudaSummaryWords]
+};
+
 struct CudaApi {
   // Devices. None of the first three makes a context.
   CudaError (*count_devices)(int* count) = nullptr;
@@ -180,6 +221,21 @@ struct CudaApi {
   CudaError (*upload_rows)(CudaMatrix to, const float* host, CudaStream stream) = nullptr;
   CudaError (*download_rows)(CudaMatrix from, float* host, CudaStream stream) = nullptr;
   CudaError (*wait)(CudaStream stream) = nullptr;  // and reports what went wrong until then
+
+  // Events: places in what is queued on a stream. One that was never recorded is past.
+  CudaError (*create_event)(CudaEvent* event) = nullptr;
+  void (*destroy_event)(CudaEvent event) = nullptr;
+  CudaError (*record_event)(CudaEvent event, CudaStream stream) = nullptr;
+  CudaError (*await_event)(CudaStream stream, CudaEvent event) = nullptr;  // the stream waits
+  CudaError (*wait_event)(CudaEvent event) = nullptr;                      // the host does
+
+  // Kernels that are queued again and again with the arguments they had (CUDA's graphs). Between
+  // the first two calls what is queued on the stream is noted in its place; nothing may wait for it
+  // or copy from or to the host then.
+  CudaError (*begin_recording)(CudaStream stream) = nullptr;
+  CudaError (*end_recording)(CudaStream stream, CudaRecording* recording) = nullptr;
+  CudaError (*replay)(CudaRecording recording, CudaStream stream) = nullptr;
+  void (*release_recording)(CudaRecording recording) = nullptr;
 
   // Products.
   void (*round)(const CudaRoundArgs& args, CudaStream stream) = nullptr;
@@ -228,6 +284,9 @@ struct CudaApi {
   // out[r] = sum over slots of weights[r][slot] * x[r * num_used + slot]
   void (*expert_sum)(const float* weights, int32_t num_used, CudaMatrix x, CudaMatrix out,
                      CudaStream stream) = nullptr;
+
+  // Logits.
+  void (*summarize_logits)(const CudaSummaryArgs& args, CudaStream stream) = nullptr;
 };
 
 // Queries of one KV head that a block of the attention kernel takes together.

@@ -12,6 +12,7 @@ void FillCudaMatMul(CudaApi& api);
 void FillCudaRows(CudaApi& api);
 void FillCudaAttention(CudaApi& api);
 void FillCudaExperts(CudaApi& api);
+void FillCudaLogits(CudaApi& api);
 
 // Products of the types of each family; types of others are left alone.
 bool MatMulBlocks32(const CudaMatMulArgs& args, CudaStream stream);

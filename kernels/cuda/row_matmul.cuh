@@ -63,11 +63,11 @@ __device__ inline SpanDots Dots(const SpanWords& w, const int8_t* values, const 
 
 // What a block of 32 adds to an output, but for the activations' scale: S exact, then in floats.
 template <class Block>
-__device__ inline float Term32(float scale, float min, int sum, int x_sum) {
+__device__ inline float Term32(float scale, float min, float sum, int x_sum) {
   if constexpr (HasMin<Block>) {
-    return Fma(scale, static_cast<float>(sum), min * static_cast<float>(x_sum));
+    return Fma(scale, sum, min * static_cast<float>(x_sum));
   } else {
-    return scale * static_cast<float>(sum);
+    return scale * sum;
   }
 }
 template <class Block>
@@ -136,8 +136,9 @@ __global__ void __launch_bounds__(kWeightRows* kMostLanes) RowMatMul(CudaMatMulA
         dots = Dots<kOffset<Block>>(w, a.rounded.values + x_row[r] * a.rounded.stride + k, x_sums);
       if constexpr (kSpans == 1) {
         if (there) {
-          terms[turn][r][weight_row][lane] = Term32<Block>(
-              BlockScale(block), BlockMin(block), dots.run[0] + dots.run[1], x_sums[0] + x_sums[1]);
+          terms[turn][r][weight_row][lane] =
+              Term32<Block>(BlockScale(block), BlockMin(block),
+                            static_cast<float>(dots.run[0] + dots.run[1]), x_sums[0] + x_sums[1]);
         }
       } else {
         int total = 0, mins = 0;

@@ -105,6 +105,53 @@ CudaError Wait(CudaStream stream) {
   return waited != cudaSuccess ? waited : launched;
 }
 
+CudaError CreateEvent(CudaEvent* event) {
+  cudaEvent_t created = nullptr;
+  const cudaError_t error = cudaEventCreateWithFlags(&created, cudaEventDisableTiming);
+  *event = created;
+  return error;
+}
+void DestroyEvent(CudaEvent event) { cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
+CudaError RecordEvent(CudaEvent event, CudaStream stream) {
+  return cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream));
+}
+CudaError AwaitEvent(CudaStream stream, CudaEvent event) {
+  return cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), static_cast<cudaEvent_t>(event), 0);
+}
+CudaError WaitEvent(CudaEvent event) {
+  const cudaError_t waited = cudaEventSynchronize(static_cast<cudaEvent_t>(event));
+  const cudaError_t launched = cudaGetLastError();
+  return waited != cudaSuccess ? waited : launched;
+}
+
+// Relaxed: what other threads do meanwhile, or an allocation here, doesn't end it.
+CudaError BeginRecording(CudaStream stream) {
+  const cudaError_t error =
+      cudaStreamBeginCapture(static_cast<cudaStream_t>(stream), cudaStreamCaptureModeRelaxed);
+  if (error != cudaSuccess) cudaGetLastError();  // the work can still be queued as it is
+  return error;
+}
+CudaError EndRecording(CudaStream stream, CudaRecording* recording) {
+  *recording = nullptr;
+  cudaGraph_t graph = nullptr;
+  cudaError_t error = cudaStreamEndCapture(static_cast<cudaStream_t>(stream), &graph);
+  if (error == cudaSuccess) {
+    cudaGraphExec_t made = nullptr;
+    error = cudaGraphInstantiate(&made, graph, 0);
+    *recording = made;
+    cudaGraphDestroy(graph);
+  }
+  if (error != cudaSuccess) cudaGetLastError();
+  return error;
+}
+CudaError Replay(CudaRecording recording, CudaStream stream) {
+  return cudaGraphLaunch(static_cast<cudaGraphExec_t>(recording),
+                         static_cast<cudaStream_t>(stream));
+}
+void ReleaseRecording(CudaRecording recording) {
+  cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(recording));
+}
+
 }  // namespace
 
 void FillCudaRuntime(CudaApi& api) {
@@ -126,6 +173,15 @@ void FillCudaRuntime(CudaApi& api) {
   api.upload_rows = UploadRows;
   api.download_rows = DownloadRows;
   api.wait = Wait;
+  api.create_event = CreateEvent;
+  api.destroy_event = DestroyEvent;
+  api.record_event = RecordEvent;
+  api.await_event = AwaitEvent;
+  api.wait_event = WaitEvent;
+  api.begin_recording = BeginRecording;
+  api.end_recording = EndRecording;
+  api.replay = Replay;
+  api.release_recording = ReleaseRecording;
 }
 
 }  // namespace BATON_ISA_NAMESPACE
@@ -136,6 +192,7 @@ void FillCuda(CudaApi& api) {
   FillCudaRows(api);
   FillCudaAttention(api);
   FillCudaExperts(api);
+  FillCudaLogits(api);
 }
 
 }  // namespace baton::kernels

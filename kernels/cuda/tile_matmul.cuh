@@ -116,8 +116,16 @@ struct LanePlace {
   __device__ int WeightRow(int j) const { return column - quad * 2 + 8 * j + group; }
 };
 
+// Where the sums of a block of 32 start: at the bits of 1.5 * 2^23, so that they end as the bits of
+// 1.5 * 2^23 + sum. A subtraction then makes the float, exactly, for less than a conversion takes.
+template <class Block>
+inline constexpr int kStart = MatMulTile<Block>::kSuper ? 0 : 0x4b400000;
+__device__ inline float SumFrom(int c) {  // |sum| < 2^22
+  return FloatFromBits(static_cast<uint32_t>(c)) - kRoundingMagic;
+}
+
 // One span of a tile: sums of products of each run of 16 values, or of all 32 where they share a
-// scale, given to use(i, j, run, c).
+// scale, from kStart on, given to use(i, j, run, c).
 template <class Block, class Use>
 __device__ inline void MultiplySpan(const MatMulTile<Block>& tile, const LanePlace& place, int s,
                                     const Use& use) {
@@ -140,7 +148,8 @@ __device__ inline void MultiplySpan(const MatMulTile<Block>& tile, const LanePla
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       if constexpr (kWhole) {
-        const int high = kOff * (sums[0][0] + sums[1][0]), low = kOff * (sums[0][1] + sums[1][1]);
+        const int high = kStart<Block> + kOff * (sums[0][0] + sums[1][0]);
+        const int low = kStart<Block> + kOff * (sums[0][1] + sums[1][1]);
         int c[4] = {high, high, low, low};
         Mma32(c, a, b[j]);
         use(i, j, 0, c);
@@ -167,7 +176,7 @@ __device__ inline void AddSpan32(const MatMulTile<Block>& tile, const LanePlace&
       const int row = place.Row(i, e), column = place.Column(j, e);
       float min = 0;
       if constexpr (HasMin<Block>) min = tile.mins[column][s];
-      const float term = Term32<Block>(tile.scales[column][s], min, c[e],
+      const float term = Term32<Block>(tile.scales[column][s], min, SumFrom(c[e]),
                                        tile.x_sums[row][2 * s] + tile.x_sums[row][2 * s + 1]);
       out.v[i][j][e] = Fma(tile.x_scales[row][s], term, out.v[i][j][e]);
     }
@@ -236,7 +245,7 @@ __global__ void __launch_bounds__(kTileThreads) TileMatMul(CudaMatMulArgs a) {
     LoadTileWeights(a, slice, first_out, first, spans, tile);
     LoadTileX(a, first, spans, tile);
     __syncthreads();
-#pragma unroll
+#pragma unroll 1  // the fragments of four spans at once would leave room for few warps
     for (int s = 0; s < kTileSpans; ++s) {
       if (first + s >= spans) break;
       if constexpr (MatMulTile<Block>::kSuper) {

@@ -8,7 +8,10 @@
 //    on it lack a barrier;
 //  - barriers and warp operations that not all threads reach abort with a line;
 //  - dynamic shared memory and device memory are allocations of their exact size, filled with 0xff:
-//    AddressSanitizer sees what goes beyond, and what is read before it is written is NaN.
+//    AddressSanitizer sees what goes beyond, and what is read before it is written is NaN. It
+//    guards static shared memory too, for which such a build runs kernels on one thread only.
+//  - what a copy to the host brings is only there when somebody has waited for it;
+//  - waits and copies where work is being recorded abort with a line.
 // Not modelled: time, limits of registers and shared memory, blocks that wait for each other.
 #pragma once
 
@@ -20,6 +23,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -28,6 +32,7 @@
 #include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if !defined(__x86_64__)
@@ -37,10 +42,16 @@
 #define BATON_CUDA_EMULATED
 #define FillCuda FillCudaEmulated
 
-#define __global__
 #define __device__
 #define __host__
+#if defined(__SANITIZE_ADDRESS__)
+// AddressSanitizer guards neither what is thread_local nor what the linker may merge.
+#define __global__ static
+#define __shared__ static
+#else
+#define __global__
 #define __shared__ static thread_local  // one block runs at a time on a thread
+#endif
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 
@@ -124,8 +135,8 @@ struct Machine {
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<Meeting> warps;
   std::unique_ptr<char[]> shared;
-  void (*call)(void*) = nullptr;
-  void* argument = nullptr;
+  void (*call)(const void*) = nullptr;
+  const void* argument = nullptr;
   std::mt19937 random;
 #if defined(__SANITIZE_ADDRESS__)
   const void* scheduler_stack = nullptr;
@@ -245,8 +256,28 @@ inline void RunBlock(unsigned threads) {
   }
 }
 
+// Copies to the host that nobody has waited for yet; later work of their stream waits for them.
+using Copies = std::vector<std::function<void()>>;
+using Stream = std::shared_ptr<Copies>;
+inline void Finish(const Stream& copies) {
+  if (copies == nullptr) return;
+  for (const auto& copy : std::exchange(*copies, {})) copy();
+}
+inline void Finish(void* stream) {
+  if (stream != nullptr) Finish(*static_cast<Stream*>(stream));
+}
+
+// Launches that are noted in place of run, while a stream is recorded.
+using Recording = std::vector<std::function<void()>>;
+inline constinit thread_local Recording* recording = nullptr;
+inline void RefuseWhileRecording(const char* what) {
+  if (recording == nullptr) return;
+  std::fprintf(stderr, "CUDA emulation: %s while work is recorded\n", what);
+  std::abort();
+}
+
 template <class F>
-void Launch(dim3 grid, dim3 block, size_t shared_bytes, F&& body) {
+void RunGrid(dim3 grid, dim3 block, size_t shared_bytes, const F& body) {
   if (machine == nullptr) machine = new Machine;
   Machine& m = *machine;
   const unsigned threads = block.x * block.y * block.z;
@@ -258,7 +289,7 @@ void Launch(dim3 grid, dim3 block, size_t shared_bytes, F&& body) {
   }
   while (m.fibers.size() < threads) m.fibers.push_back(std::make_unique<Fiber>());
   m.argument = &body;
-  m.call = [](void* f) { (*static_cast<std::remove_reference_t<F>*>(f))(); };
+  m.call = [](const void* f) { (*static_cast<const F*>(f))(); };
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
       for (unsigned x = 0; x < grid.x; ++x) {
@@ -269,6 +300,14 @@ void Launch(dim3 grid, dim3 block, size_t shared_bytes, F&& body) {
       }
     }
   }
+}
+
+// `body` holds the kernel's arguments by value.
+template <class F>
+void Launch(dim3 grid, dim3 block, size_t shared_bytes, void* stream, const F& body) {
+  Finish(stream);
+  if (recording == nullptr) return RunGrid(grid, block, shared_bytes, body);
+  recording->push_back([=] { RunGrid(grid, block, shared_bytes, body); });
 }
 
 inline void Barrier(int line) {
@@ -345,9 +384,9 @@ void MultiplyFragments(int (&c)[4], const uint32_t* a, const uint32_t* b) {
 #define gridDim (::cuda_emulation::machine->grid_size)
 #define __syncthreads() ::cuda_emulation::Barrier(__LINE__)
 
-#define BATON_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
-  ((void)(stream),                                                   \
-   ::cuda_emulation::Launch((grid), (block), (shared_bytes), [&]() { kernel(__VA_ARGS__); }))
+#define BATON_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)  \
+  ::cuda_emulation::Launch((grid), (block), (shared_bytes), (stream), \
+                           [=]() { kernel(__VA_ARGS__); })
 #define BATON_DYNAMIC_SHARED(type, name) \
   type* name = reinterpret_cast<type*>(::cuda_emulation::machine->shared.get())
 
@@ -424,6 +463,8 @@ struct Host {
   size_t memory_left = size_t{1} << 30;  // of the device that is in use
   cudaError_t next_error = cudaSuccess;  // what the next wait reports
   std::vector<int> opened;               // devices that got a context
+  bool records = true;                   // false: recordings fail when they end
+  int replays = 0;
 };
 inline Host host;
 
@@ -438,6 +479,9 @@ inline cudaError_t cudaMalloc(void** p, size_t bytes) {
   auto* block = static_cast<char*>(std::malloc(kHeader + bytes));
   std::memcpy(block, &bytes, sizeof(bytes));
   std::memset(block + kHeader, 0xff, bytes);
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_poison_memory_region(block, kHeader);
+#endif
   cuda_emulation::host.memory_left -= bytes;
   *p = block + kHeader;
   return cudaSuccess;
@@ -446,6 +490,9 @@ inline cudaError_t cudaFree(void* p) {
   if (p == nullptr) return cudaSuccess;
   auto* block = static_cast<char*>(p) - cuda_emulation::kAllocationHeader;
   size_t bytes;
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(block, cuda_emulation::kAllocationHeader);
+#endif
   std::memcpy(&bytes, block, sizeof(bytes));
   cuda_emulation::host.memory_left += bytes;
   std::free(block);
@@ -460,24 +507,98 @@ inline cudaError_t cudaFreeHost(void* p) {
   return cudaSuccess;
 }
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = nullptr;
+  *stream = new cuda_emulation::Stream(std::make_shared<cuda_emulation::Copies>());
   return cudaSuccess;
 }
-inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
+inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  cuda_emulation::Finish(stream);
+  delete static_cast<cuda_emulation::Stream*>(stream);
+  return cudaSuccess;
+}
+inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  cuda_emulation::RefuseWhileRecording("a wait");
+  cuda_emulation::Finish(stream);
   return std::exchange(cuda_emulation::host.next_error, cudaSuccess);
 }
 inline cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
-                                     size_t width, size_t height, cudaMemcpyKind, cudaStream_t) {
-  for (size_t r = 0; r < height; ++r) {
-    std::memcpy(static_cast<char*>(to) + r * to_pitch,
-                static_cast<const char*>(from) + r * from_pitch, width);
+                                     size_t width, size_t height, cudaMemcpyKind kind,
+                                     cudaStream_t stream) {
+  cuda_emulation::RefuseWhileRecording("a copy");
+  const auto copy = [=] {
+    for (size_t r = 0; r < height; ++r) {
+      std::memcpy(static_cast<char*>(to) + r * to_pitch,
+                  static_cast<const char*>(from) + r * from_pitch, width);
+    }
+  };
+  if (kind == cudaMemcpyDeviceToHost && stream != nullptr) {
+    (*static_cast<cuda_emulation::Stream*>(stream))->push_back(copy);
+  } else {
+    cuda_emulation::Finish(stream);
+    copy();
   }
   return cudaSuccess;
 }
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
-                                   cudaStream_t) {
+                                   cudaStream_t stream) {
+  cuda_emulation::RefuseWhileRecording("a copy");
+  cuda_emulation::Finish(stream);
   std::memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+using cudaEvent_t = cuda_emulation::Stream*;
+constexpr unsigned cudaEventDisableTiming = 2;
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new cuda_emulation::Stream;
+  return cudaSuccess;
+}
+inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  cuda_emulation::RefuseWhileRecording("an event");
+  if (stream != nullptr) *event = *static_cast<cuda_emulation::Stream*>(stream);
+  return cudaSuccess;
+}
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t event, unsigned) {
+  cuda_emulation::Finish(*event);
+  return cudaSuccess;
+}
+inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  cuda_emulation::RefuseWhileRecording("a wait");
+  cuda_emulation::Finish(*event);
+  return std::exchange(cuda_emulation::host.next_error, cudaSuccess);
+}
+using cudaGraph_t = cuda_emulation::Recording*;
+using cudaGraphExec_t = cuda_emulation::Recording*;
+enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 };
+inline cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
+  cuda_emulation::RefuseWhileRecording("another recording");
+  cuda_emulation::recording = new cuda_emulation::Recording;
+  return cudaSuccess;
+}
+inline cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
+  *graph = std::exchange(cuda_emulation::recording, nullptr);
+  if (cuda_emulation::host.records) return cudaSuccess;
+  delete std::exchange(*graph, nullptr);
+  return cudaErrorInvalidValue;
+}
+inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned) {
+  *made = new cuda_emulation::Recording(*graph);
+  return cudaSuccess;
+}
+inline cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t made) {
+  delete made;
+  return cudaSuccess;
+}
+inline cudaError_t cudaGraphLaunch(cudaGraphExec_t made, cudaStream_t) {
+  cuda_emulation::RefuseWhileRecording("a replay");
+  ++cuda_emulation::host.replays;
+  for (const auto& launch : *made) launch();
   return cudaSuccess;
 }
 inline cudaError_t cudaGetDeviceCount(int* count) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -27,6 +28,8 @@ struct FakeStageControl {
   std::atomic<bool> file_changed = false;
   absl::Status load_error;
   int32_t hidden_size = kFakeHiddenSize;
+  bool overlaps = false;
+  std::vector<std::string> order;  // of starts and finishes; the compute thread's
 };
 
 // The token after `token`, by all layers: what FakeStage's last stage draws.
@@ -62,6 +65,23 @@ class FakeStage : public worker::StageRunner {
   absl::Status Run(const engine::MicroBatch& batch, const engine::HiddenStates* input,
                    engine::StageOutput* output) override {
     if (control_->on_run) control_->on_run(batch);
+    return Compute(batch, input, output);
+  }
+  bool overlaps() const override { return control_->overlaps && !last(); }
+  absl::Status Start(const engine::MicroBatch& batch, const engine::HiddenStates* input) override {
+    control_->order.push_back(fmt::format("start {}", batch.id));
+    return Run(batch, input, &started_.emplace_back(batch.id, engine::StageOutput()).second);
+  }
+  absl::Status Finish(engine::StageOutput* output) override {
+    control_->order.push_back(fmt::format("finish {}", started_.front().first));
+    *output = std::move(started_.front().second);
+    started_.pop_front();
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Compute(const engine::MicroBatch& batch, const engine::HiddenStates* input,
+                       engine::StageOutput* output) {
     std::vector<int64_t> values(batch.tokens.begin(), batch.tokens.end());
     if (input != nullptr) {
       for (int32_t row = 0; row < batch.rows(); ++row)
@@ -90,9 +110,9 @@ class FakeStage : public worker::StageRunner {
     return absl::OkStatus();
   }
 
- private:
   const engine::StageSpec spec_;
   const std::shared_ptr<FakeStageControl> control_;
+  std::deque<std::pair<uint64_t, engine::StageOutput>> started_;
 };
 
 class FakeStageLoader : public worker::StageLoader {

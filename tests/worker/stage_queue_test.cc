@@ -43,6 +43,16 @@ TEST(StageQueue, HoldsNoMoreThanItsCapacity) {
   EXPECT_THAT(queue.Push(Step(4, 0)), IsOk());
 }
 
+TEST(StageQueue, TakesWhatIsThereWithoutWaiting) {
+  int taken = 0;
+  StageQueue queue(4);
+  EXPECT_FALSE(queue.TryPop().has_value());
+  ASSERT_THAT(queue.Push(Step(1, 0, [&] { ++taken; })), IsOk());
+  EXPECT_EQ(queue.TryPop()->batch->id, 1u);
+  EXPECT_EQ(taken, 1);
+  EXPECT_FALSE(queue.TryPop().has_value());
+}
+
 TEST(StageQueue, DropsOlderEpochsAndTellsSo) {
   int taken = 0;
   StageQueue queue(8);

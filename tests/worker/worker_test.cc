@@ -100,6 +100,25 @@ TEST_F(WorkerTest, ManyInFlightKeepTheirOrder) {
   }
 }
 
+TEST_F(WorkerTest, AStepStartsBeforeTheOneBeforeItIsFinishedWhereADeviceOverlaps) {
+  AddWorkers(2);
+  Gate gate;
+  controls_[0]->on_run = gate.hook();
+  controls_[0]->overlaps = true;
+  ASSERT_THAT(pipeline_->Start(1), IsOk());
+  for (uint64_t id = 1; id <= 3; ++id) pipeline_->first().Submit(FakeBatch(id, 1));
+  gate.AwaitEntered(1);
+  gate.Let(10);
+  for (uint64_t id = 1; id <= 3; ++id) {
+    const auto result = pipeline_->last_log().Next<wire::StepResult>();
+    ASSERT_TRUE(result.has_value());
+    EXPECT_EQ(result->batch_id, id);
+    ASSERT_TRUE(pipeline_->log(0).Next<wire::StepTimed>().has_value());
+  }
+  EXPECT_EQ(controls_[0]->order, (std::vector<std::string>{"start 1", "start 2", "finish 1",
+                                                           "start 3", "finish 2", "finish 3"}));
+}
+
 TEST_F(WorkerTest, TheWindowBoundsWhatIsOnItsWay) {
   AddWorkers(2);
   Gate gate;

@@ -542,6 +542,77 @@ std::vector<RowOperation> RowOperations(const Weight& weight, const Weight& bias
   return all;
 }
 
+// Work that a backend may record: it sees each micro-batch's own positions, blocks and numbers.
+TEST_P(BackendTest, RepeatedWorkSeesEachLayout) {
+  const int32_t rows = 2, heads = 2, dim = 16, context = 1100;
+  const RopeParams rope{.dims = dim,
+                        .inv_freq = {1, 0.5f, 0.2f, 0.1f, 0.05f, 0.02f, 0.01f, 0.003f}};
+  const Matrix keys = RandomMatrix(context, dim, 1), values = RandomMatrix(context, dim, 2);
+  std::vector<int32_t> tables[2];
+  for (int32_t b = 0; b < 40; ++b)
+    tables[b / 36].push_back((b * 7 + 3) % 64);  // a second sequence, of four blocks
+  const auto layout_of = [&](std::vector<int32_t> positions, std::vector<int32_t> sequence) {
+    return BatchLayout{.positions = std::move(positions),
+                       .sequence = std::move(sequence),
+                       .block_tables = {tables[0], tables[1]}};
+  };
+  struct Run {
+    explicit Run(Backend& b) : backend(b) {
+      layer.num_kv_heads = 1, layer.key_dim = layer.value_dim = 16;
+      pool = *b.Allocate(64 * b.KvBlockBytes(layer));
+      layer.blocks = pool.get();
+    }
+    Backend& backend;
+    KvLayer layer;
+    std::unique_ptr<DeviceBuffer> pool;
+    std::unique_ptr<RepeatedWork> kept;
+    Matrix q{2, 32}, k{2, 16}, out{2, 32};
+  };
+  Run mine(*backend_), theirs(*scalar_);
+  const auto step = [&](Run& run, const BatchLayout& layout, uint32_t seed, bool repeat) {
+    // Into the memory that it had.
+    std::ranges::copy(RandomMatrix(rows, heads * dim, seed).values, run.q.values.begin());
+    std::ranges::copy(RandomMatrix(rows, dim, seed + 1).values, run.k.values.begin());
+    const auto work = [&] {
+      run.backend.Rope(run.backend.MakeRopeTable(rope, layout), dim, run.q.View());
+      run.backend.StoreKv(run.layer, layout, run.k.View(), run.k.View());
+      run.backend.Attention({.num_heads = heads, .scale = 0.25f}, run.layer, layout, run.q.View(),
+                            run.out.View());
+    };
+    if (repeat) {
+      run.backend.Repeat(layout, run.kept, work);
+    } else {
+      work();
+    }
+    EXPECT_TRUE(run.backend.Sync().ok());
+  };
+  for (Run* run : {&mine, &theirs}) {
+    for (int32_t sequence : {0, 1}) {
+      const int32_t count = sequence == 0 ? context : 120;
+      std::vector<int32_t> positions(count);
+      for (int32_t p = 0; p < count; ++p) positions[p] = p;
+      Matrix k = keys, v = values;
+      run->backend.StoreKv(run->layer, layout_of(positions, std::vector(count, sequence)),
+                           k.View().Rows(0, count), v.View().Rows(0, count));
+    }
+  }
+  const int replays = cuda_emulation::host.replays;
+  uint32_t seed = 10;
+  for (const int32_t p : {40, 41, 42, 100, 500, 510, 511, 512, 513, 514, 600, 1022, 1023, 1024}) {
+    for (const bool one_sequence : {true, false}) {
+      const BatchLayout layout =
+          one_sequence ? layout_of({p, p + 1}, {0, 0}) : layout_of({p % 110, p}, {1, 0});
+      step(mine, layout, seed, true);
+      step(theirs, layout, seed, false);
+      ExpectSameBits(mine.out, theirs.out, fmt::format("position {}", p));
+      seed += 2;
+    }
+  }
+  if (backend_->device() != "cpu") {
+    EXPECT_GE(cuda_emulation::host.replays - replays, 16);
+  }
+}
+
 TEST_P(BackendTest, RowOperations) {
   for (const int32_t cols : {5, 300, 2100}) {
     // Columns of wider matrices: rows are not packed.

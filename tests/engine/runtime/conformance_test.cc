@@ -11,9 +11,9 @@
 
 #include "engine/backend/cuda_backend.h"
 #include "engine/runtime/local_pipeline.h"
-#include "tests/support/emulated_cuda.h"
 #include "tests/support/reference_files.h"
 #include "tests/support/test_data.h"
+#include "tests/support/tested_cuda.h"
 
 namespace baton::engine {
 namespace {
@@ -126,7 +126,7 @@ TEST_P(ConformanceTest, LogitsWithinLimits) {
 // Emulated threads are slow: one KV type.
 TEST_P(ConformanceTest, LogitsOnCudaWithinLimits) {
   SKIP_WITHOUT_TEST_DATA();
-  const auto backend = CudaBackend::Open(testing::EmulatedCuda(), 0);
+  const auto backend = CudaBackend::Open(testing::TestedCuda(), 0);
   ASSERT_TRUE(backend.ok()) << backend.status();
   CheckLogits(GetParam(), **backend, std::span(kKvCases).last(1));
 }
