@@ -42,7 +42,8 @@ fi
 # ---- run ----------------------------------------------------------------------------------------------------------
 
 result=${1:-gpu_check.json}
-arch=${BATON_GPU_ARCH:-$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null | head -1 | tr -d .)} || true
+arch=${BATON_GPU_ARCH:-}
+[[ -n $arch ]] || arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null | head -1 | tr -d .) || true
 [[ -n $arch ]] || fail "no GPU found: set BATON_GPU_ARCH (90) to build all the same"
 mkdir -p "$build"
 objects=() pids=() failed=()

@@ -9,8 +9,9 @@ folder=${BATON_CUDA_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/baton/cuda-13}
 toolkit=$folder/nvidia/cu13
 if [[ ! -x $toolkit/bin/nvcc ]]; then
   command -v pip > /dev/null || fail "no pip"
-  pip install --quiet --target "$folder" 'nvidia-cuda-nvcc>=13,<14' 'nvidia-cuda-runtime>=13,<14' \
-    'nvidia-cuda-crt>=13,<14' 'nvidia-nvvm>=13,<14' 'nvidia-cuda-cccl>=13,<14' >&2 || fail "pip could not install nvcc"
+  pip install --quiet --disable-pip-version-check --root-user-action ignore --target "$folder" \
+    'nvidia-cuda-nvcc>=13,<14' 'nvidia-cuda-runtime>=13,<14' 'nvidia-cuda-crt>=13,<14' 'nvidia-nvvm>=13,<14' \
+    'nvidia-cuda-cccl>=13,<14' >&2 || fail "pip could not install nvcc"
   # Where compilers look for libraries, and the name that linkers look for.
   ln -sfn lib "$toolkit/lib64"
   [[ -e $toolkit/lib/libcudart.so ]] || ln -s libcudart.so.13 "$toolkit/lib/libcudart.so"
