@@ -89,7 +89,8 @@ std::string SshProgram(std::string_view launch) { return ParsePlace(launch).prog
 std::vector<std::string> SshCommand(std::string_view launch,
                                     const std::vector<std::string>& command) {
   const SshPlace place = ParsePlace(launch);
-  std::string line = "exec";
+  // Without colours, though it sees a terminal: its words may go to a file here.
+  std::string line = "exec env TERM=dumb";
   for (const std::string& word : command) line += " " + ShellQuoted(word);
   std::vector<std::string> words = Connect(place);
   // A terminal, so that the command hears when the connection ends; "--": a host is no flag.

@@ -70,6 +70,7 @@ class Ssh(cluster.TestCase):
                    {"name": "there", "address": "127.0.0.1:0", "threads": 1, "launch": there + cluster.BATON}]
         up = self.up(workers).ready()
         self.check_answers(up, ["here", "there"])
+        self.assertNotIn("\x1b", up.words())
         pids = [w["pid"] for w in cluster.run_json("status", "--server", up.grpc)["workers"]]
         self.assertEqual(up.stop(), 0)
         end = time.monotonic() + 10
