@@ -343,6 +343,7 @@ absl::StatusOr<wire::LoadRequest> ModelPlacer::MakeLoadRequest(engine::LayerRang
                                          model_->summary().context_length, num_kv_blocks_,
                                          topology_.limits.batch_rows, topology_.kv_type));
   request.wire_type = topology_.wire;
+  request.topology_hash = topology_.text_hash;
   if (topology_.fetch_parts) {
     for (const WorkerEntry& worker : topology_.workers)
       request.part_sources.push_back(worker.address);

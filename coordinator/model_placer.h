@@ -41,6 +41,7 @@ class ModelPlacer : public Placer {
                                                const std::vector<size_t>& workers) override;
   absl::Status CheckFits(const WorkerRegistry& registry, const Placement& placement) override;
   std::string fingerprint() const override { return model_->summary().fingerprint; }
+  int32_t num_layers() const override { return model_->hyperparams().num_layers; }
   absl::StatusOr<wire::LoadRequest> MakeLoadRequest(engine::LayerRange layers) override;
   bool WantsMeasure(const WorkerRegistry& registry, size_t worker) override;
   bool Learn(WorkerRegistry* registry, const std::vector<Placement>& loaded) override;

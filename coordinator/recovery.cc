@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "proto/spec_hash.h"
+
 namespace baton::coordinator {
 
 std::string_view ClusterStateName(ClusterState state) {
@@ -180,7 +182,8 @@ absl::Status Recovery::TryOnce(absl::Duration elapsed) {
   RaiseEpoch();
   ASSIGN_OR_RETURN(std::vector<Placement> placement, Decide(elapsed));
   RETURN_IF_ERROR(LoadAll(placement));
-  const bool first_start = resumed_at_ == absl::Time();  // later, nobody should wait for measures
+  // Later, and where an earlier coordinator did, nobody should wait for measures.
+  const bool first_start = resumed_at_ == absl::Time() && placed_;
   if (first_start && std::ranges::any_of(placement, [this](const Placement& stage) {
         return placer_->WantsMeasure(*registry_, stage.worker);
       })) {
@@ -212,6 +215,9 @@ absl::StatusOr<std::vector<Placement>> Recovery::Decide(absl::Duration elapsed) 
     if (!registry_->is_spare(i)) regular.push_back(i);
   }
   if (placement_.empty()) {
+    if (!placed_) {
+      if (std::vector<Placement> held = HeldPlacement(usable); !held.empty()) return held;
+    }
     const absl::Status missing = MissingWorkers(usable);
     if (!missing.ok()) {
       // At the first start all are waited for; later, one that came back and went again is not.
@@ -220,6 +226,7 @@ absl::StatusOr<std::vector<Placement>> Recovery::Decide(absl::Duration elapsed) 
       return missing;
     }
     degraded_ = false;
+    placed_ = true;
     return placer_->Place(*registry_, regular);
   }
   bool complete = true, draining = false;
@@ -241,6 +248,28 @@ absl::StatusOr<std::vector<Placement>> Recovery::Decide(absl::Duration elapsed) 
                     fmt::format("{}; the others cannot do it", Message(placement.status())));
   }
   return missing.ok() ? Unavailable("worker: drained") : missing;
+}
+
+// Workers that hold the whole model for a coordinator of this topology, as this one loads it: after
+// its restart nothing is read again, whatever it would plan with today's measures. Else none.
+std::vector<Placement> Recovery::HeldPlacement(const std::vector<size_t>& usable) const {
+  std::vector<Placement> held;
+  for (const size_t worker : usable) {
+    const wire::WorkerInfo info = registry_->info(worker);
+    if (!info.loaded || info.stage.topology_hash.empty()) continue;
+    const auto request = RequestFor({worker, info.stage.layers});
+    if (request.ok() && request->topology_hash == info.stage.topology_hash &&
+        wire::SpecHash(request->spec) == info.stage.spec_hash) {
+      held.push_back({worker, info.stage.layers});
+    }
+  }
+  std::ranges::sort(held, {}, [](const Placement& stage) { return stage.layers.begin; });
+  int32_t layers = 0;
+  for (const Placement& stage : held) {
+    if (stage.layers.begin != layers) return {};
+    layers = stage.layers.end;
+  }
+  return layers == placer_->num_layers() ? held : std::vector<Placement>{};
 }
 
 // The same ranges, with idle workers in place of lost ones.
@@ -277,11 +306,16 @@ absl::Status Recovery::MissingWorkers(const std::vector<size_t>& usable) const {
   return missing.empty() ? absl::OkStatus() : Unavailable("{}", missing);
 }
 
+absl::StatusOr<wire::LoadRequest> Recovery::RequestFor(const Placement& stage) const {
+  ASSIGN_OR_RETURN(wire::LoadRequest request, placer_->MakeLoadRequest(stage.layers));
+  request.spec.host_layers = HostLayers(registry_->entry(stage.worker), stage.layers);
+  return request;
+}
+
 absl::Status Recovery::Load(const std::vector<Placement>& placement, size_t stage,
                             wire::Measure measure) {
   const Placement& here = placement[stage];
-  ASSIGN_OR_RETURN(wire::LoadRequest request, placer_->MakeLoadRequest(here.layers));
-  request.spec.host_layers = HostLayers(registry_->entry(here.worker), here.layers);
+  ASSIGN_OR_RETURN(wire::LoadRequest request, RequestFor(here));
   request.epoch = snapshot().epoch + 1;
   request.measure = measure;
   if (stage + 1 < placement.size())

@@ -46,6 +46,7 @@ class Placer {
   // Whether a worker has room for these layers.
   virtual absl::Status CheckFits(const WorkerRegistry& registry, const Placement& placement) = 0;
   virtual std::string fingerprint() const = 0;  // of the model
+  virtual int32_t num_layers() const = 0;       // of the model
   // Without epoch and next_address.
   virtual absl::StatusOr<wire::LoadRequest> MakeLoadRequest(engine::LayerRange layers) = 0;
   // Whether a worker's speed is worth a second of measuring.
@@ -115,6 +116,8 @@ class Recovery {
   absl::Status TryOnce(absl::Duration elapsed);
   void RaiseEpoch();
   absl::StatusOr<std::vector<Placement>> Decide(absl::Duration elapsed);
+  absl::StatusOr<wire::LoadRequest> RequestFor(const Placement& stage) const;
+  std::vector<Placement> HeldPlacement(const std::vector<size_t>& usable) const;
   absl::StatusOr<std::vector<Placement>> Substitute(const std::vector<size_t>& usable);
   absl::Status MissingWorkers(const std::vector<size_t>& usable) const;
   absl::Status LoadAll(const std::vector<Placement>& placement);
@@ -145,6 +148,7 @@ class Recovery {
 
   // Recovery's thread only.
   std::vector<Placement> placement_;
+  bool placed_ = false;       // by this coordinator, not one before it
   absl::Time trouble_since_;  // the first loss since the pipeline last worked
   absl::Time resumed_at_;
   uint64_t steps_at_resume_ = 0;                     // of the last stage

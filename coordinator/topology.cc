@@ -14,6 +14,7 @@
 #include "engine/base/quote.h"
 #include "engine/base/units.h"
 #include "proto/address.h"
+#include "proto/spec_hash.h"
 
 namespace baton::coordinator {
 namespace {
@@ -357,6 +358,7 @@ absl::StatusOr<Topology> ParseTopology(std::string_view yaml, const std::string&
   ASSIGN_OR_RETURN(const YAML::Node root, ParseYaml(yaml, file));
   Topology topology;
   topology.file = file;
+  topology.text_hash = wire::TextHash(yaml);
   topology.measure = true;
   try {
     RETURN_IF_ERROR(

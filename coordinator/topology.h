@@ -73,7 +73,8 @@ struct Limits {
 inline constexpr std::string_view kNoJournal = "off";
 
 struct Topology {
-  std::string file;  // "" where it was made by flags
+  std::string file;       // "" where it was made by flags
+  std::string text_hash;  // of what the file says; "" likewise
   std::string model;
   std::string hub = {};  // "hf:ORG/REPO/FILE": workers fetch from it what they lack; not in a file
   int32_t context =

@@ -122,6 +122,7 @@ void ToProto(const LoadRequest& request, v1::LoadStageRequest* message) {
   message->set_wire_type(ToProto(request.wire_type));
   for (const std::string& source : request.part_sources) message->add_part_sources(source);
   message->set_measure(static_cast<v1::Measure>(request.measure));
+  message->set_topology_hash(request.topology_hash);
 }
 
 absl::StatusOr<LoadRequest> FromProto(const v1::LoadStageRequest& message) {
@@ -136,6 +137,7 @@ absl::StatusOr<LoadRequest> FromProto(const v1::LoadStageRequest& message) {
     request.part_sources.push_back(source);
   }
   request.measure = static_cast<Measure>(message.measure());
+  request.topology_hash = message.topology_hash();
 
   engine::StageSpec& spec = request.spec;
   spec.model_header = message.model_header();
@@ -169,6 +171,7 @@ void ToProto(const LoadedStage& stage, v1::LoadedStage* message) {
   message->set_kv_bytes(stage.kv_bytes);
   for (const std::string& warning : stage.warnings) message->add_warnings(warning);
   message->set_spec_hash(stage.spec_hash);
+  message->set_topology_hash(stage.topology_hash);
   if (stage.speed.known() || stage.speed.alone_us > 0) {
     v1::StageSpeed& speed = *message->mutable_speed();
     speed.set_one_row_us(stage.speed.one_row_us);
@@ -191,6 +194,7 @@ LoadedStage FromProto(const v1::LoadedStage& message) {
           .kv_bytes = message.kv_bytes(),
           .warnings = {message.warnings().begin(), message.warnings().end()},
           .spec_hash = message.spec_hash(),
+          .topology_hash = message.topology_hash(),
           .speed = {.one_row_us = Measured(message.speed().one_row_us()),
                     .many_rows_us = Measured(message.speed().many_rows_us()),
                     .many_rows = std::max(message.speed().many_rows(), 0),

@@ -8,7 +8,7 @@
 namespace baton::wire {
 namespace {
 
-std::string Digits(const std::string& bytes) {
+std::string Digits(std::string_view bytes) {
   const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
@@ -22,6 +22,8 @@ std::string SpecHash(const engine::StageSpec& spec) {
   // everywhere.
   return Digits(message.SerializeAsString());
 }
+
+std::string TextHash(std::string_view text) { return Digits(text); }
 
 std::string TokensHash(std::string_view fingerprint, int32_t context_length,
                        std::span<const engine::TokenId> tokens) {

@@ -20,4 +20,7 @@ std::string SpecHash(const engine::StageSpec& spec);
 std::string TokensHash(std::string_view fingerprint, int32_t context_length,
                        std::span<const engine::TokenId> tokens);
 
+// Of a text, byte for byte.
+std::string TextHash(std::string_view text);
+
 }  // namespace baton::wire

@@ -53,8 +53,9 @@ struct LoadedStage {
   engine::LayerRange layers;
   uint64_t weights_bytes = 0;
   uint64_t kv_bytes = 0;
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings = {};
   std::string spec_hash;  // of the StageSpec: equal means that nothing must be loaded again
+  std::string topology_hash = {};  // of the last LoadRequest
   StageSpeed speed = {};
   LinkSpeed next_link = {};  // to the worker after this one
 };
@@ -92,6 +93,7 @@ struct LoadRequest {
   WireType wire_type = WireType::kF32;
   // Workers' addresses, or "hf:ORG/REPO/FILE.gguf", a published set that the parts are of.
   std::vector<std::string> part_sources;
+  std::string topology_hash = {};  // of the file that the coordinator was started with
   Measure measure = Measure::kNone;
 };
 

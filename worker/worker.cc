@@ -182,6 +182,7 @@ absl::StatusOr<wire::LoadedStage> Worker::Load(const wire::LoadRequest& request,
     unit->next_address = request.next_address;
     unit->wire_type = request.wire_type;
   }
+  unit->description.topology_hash = request.topology_hash;
   Measure(request.measure, unit.get());
   const std::lock_guard lock(mutex_);
   unit_ = unit;

@@ -288,6 +288,10 @@ def coordinator(chaos):
     want = [json.loads(cluster.good(ask(p)).stdout)["tokens"] for p in prompts]
     before, done, over, got = chaos.wait_ready(), 0, threading.Event(), []
 
+    def count_loads():
+        return sum("loaded layers" in line for line in up.words().splitlines())
+    loads_before = count_loads()  # two each where the first measures led to another division
+
     def go_on(i):
         while not over.is_set():
             got.append((i, ask(prompts[i])))
@@ -311,8 +315,8 @@ def coordinator(chaos):
     require(not other, f"{len(other)} of {len(got)} answers have other tokens")
     after = chaos.wait_ready()
     require([w["pid"] for w in after["workers"]] == [w["pid"] for w in before["workers"]], "workers were restarted")
-    loads = sum("loaded layers" in line for line in up.words().splitlines())
-    require(loads == len(before["workers"]), f"{loads} loads of {len(before['workers'])} workers")
+    loads = count_loads() - loads_before
+    require(loads == 0, f"{loads} loads after the start of {len(before['workers'])} workers")
     return f"{done} kills, {len(got)} answers of {tokens} tokens equal, {loads} loads by {len(before['workers'])} workers in all"
 
 

@@ -29,22 +29,27 @@ class EvenPlacer : public Placer {
     if (workers.size() < least_workers) return ResourceExhausted("does not fit");
     std::vector<Placement> placement;
     const int32_t count = static_cast<int32_t>(workers.size());
-    for (int32_t i = 0; i < count; ++i) {
-      placement.push_back({workers[i], {kLayers * i / count, kLayers * (i + 1) / count}});
-    }
+    const auto begin = [&](int32_t i) {
+      return std::min(kLayers, kLayers * i / count + (i > 0 ? more_of_first.load() : 0));
+    };
+    for (int32_t i = 0; i < count; ++i) placement.push_back({workers[i], {begin(i), begin(i + 1)}});
     return placement;
   }
   absl::Status CheckFits(const WorkerRegistry&, const Placement&) override {
     return absl::OkStatus();
   }
   std::string fingerprint() const override { return "fake"; }
+  int32_t num_layers() const override { return kLayers; }
   absl::StatusOr<wire::LoadRequest> MakeLoadRequest(engine::LayerRange layers) override {
     wire::LoadRequest request;
     request.spec.layers = layers;
     request.spec.num_kv_blocks = 2048;
+    request.topology_hash = topology_hash;
     return request;
   }
   std::atomic<size_t> least_workers = 1;
+  std::atomic<int32_t> more_of_first = 0;   // layers, as measured on another day
+  std::string topology_hash = "as it was";  // set before a start
 };
 
 class Stream : public SequenceObserver {
@@ -102,12 +107,17 @@ class Stream : public SequenceObserver {
 class RecoveryTest : public ::testing::Test {
  protected:
   void Build(int workers, int spares = 0) {
+    for (int i = 0; i < workers + spares; ++i) cluster_.AddWorker(fmt::format("fake:{}", i + 1));
+    Start(workers, spares);
+  }
+  // A coordinator of these workers.
+  void Start(int workers, int spares = 0) {
+    addresses_.clear();
     std::vector<WorkerEntry> entries, spare_entries;
     for (int i = 0; i < workers + spares; ++i) {
       WorkerEntry entry;
       entry.name = fmt::format("w{}", i);
       entry.address = fmt::format("fake:{}", i + 1);
-      cluster_.AddWorker(entry.address);
       addresses_.push_back(entry.address);
       (i < workers ? entries : spare_entries).push_back(entry);
     }
@@ -131,7 +141,8 @@ class RecoveryTest : public ::testing::Test {
     recovery_ = std::make_unique<Recovery>(options_, registry_.get(), pipeline_.get(), &placer_);
     recovery_->Start();
   }
-  void TearDown() override {
+  void TearDown() override { Stop(); }
+  void Stop() {
     if (recovery_ != nullptr) recovery_->Stop();
     pipeline_.reset();
     recovery_.reset();
@@ -162,6 +173,42 @@ class RecoveryTest : public ::testing::Test {
   std::unique_ptr<Pipeline> pipeline_;
   uint64_t last_id_ = 0;
 };
+
+TEST_F(RecoveryTest, ARestartedCoordinatorGoesOnWithWhatWorkersHold) {
+  Build(3);
+  ExpectReady();
+  Stop();
+  placer_.more_of_first = 1;
+  Start(3);
+  ExpectReady();
+  for (const std::string& address : addresses_) EXPECT_EQ(cluster_.loads(address), 1) << address;
+  const auto stream = Generate(FakePrompt(20), 30);
+  EXPECT_EQ(stream->Wait(), absl::OkStatus());
+  EXPECT_EQ(stream->tokens(), FakeContinuation(FakePrompt(20), 30));
+}
+
+TEST_F(RecoveryTest, ARestartedCoordinatorPlansAnewWhereItsTopologyHasChanged) {
+  Build(3);
+  ExpectReady();
+  Stop();
+  placer_.topology_hash = "as it is now";
+  placer_.more_of_first = 1;
+  Start(3);
+  ExpectReady();
+  for (const std::string& address : addresses_) EXPECT_EQ(cluster_.loads(address), 2) << address;
+}
+
+TEST_F(RecoveryTest, ARestartedCoordinatorLoadsWhatAWorkerHasLost) {
+  Build(3);
+  ExpectReady();
+  Stop();
+  cluster_.Kill(addresses_[1]);
+  cluster_.Restart(addresses_[1]);
+  Start(3);
+  ExpectReady();
+  EXPECT_EQ(cluster_.loads(addresses_[0]), 1);
+  EXPECT_EQ(cluster_.loads(addresses_[1]), 2);
+}
 
 TEST_F(RecoveryTest, StreamsAreEqualToThoseAlone) {
   Build(3);

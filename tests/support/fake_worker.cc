@@ -7,6 +7,8 @@
 #include <thread>
 #include <utility>
 
+#include "proto/spec_hash.h"
+
 namespace baton::testing {
 
 using engine::kKvBlockPositions;
@@ -120,6 +122,7 @@ class FakeCluster::Worker {
     info.device = "cpu";
     info.memory_available_bytes = uint64_t{8} << 30;
     info.loaded = loaded_;
+    if (loaded_) info.stage = stage_;
     return info;
   }
   // True where it had to be loaded.
@@ -127,6 +130,10 @@ class FakeCluster::Worker {
     const std::lock_guard computing(computing_);
     const std::lock_guard lock(mutex_);
     next_address_ = request.next_address;
+    stage_ = {.fingerprint = request.spec.fingerprint,
+              .layers = request.spec.layers,
+              .spec_hash = wire::SpecHash(request.spec),
+              .topology_hash = request.topology_hash};
     const bool same = loaded_ && request.spec.layers == spec_.layers &&
                       request.spec.num_kv_blocks == spec_.num_kv_blocks;
     if (same) return false;
@@ -282,6 +289,7 @@ class FakeCluster::Worker {
   std::deque<uint64_t> beats_;
   bool ended_ = false, stopped_ = false, loaded_ = false;
   engine::StageSpec spec_;
+  wire::LoadedStage stage_;
   std::string next_address_;
   std::vector<TokenId> kv_;  // [num_kv_blocks * kKvBlockPositions]
   uint64_t epoch_ = 0;
