@@ -23,22 +23,18 @@ struct Hop {
   int32_t layers = 0;
 };
 
-// Words of workers take half a round trip to the coordinator, which is not the link between them.
 std::vector<Hop> HopsOf(const ClusterStatus& status) {
   std::vector<Hop> hops;
   const auto& placement = status.state.placement;
-  double word_before_ms = 0;
   for (size_t i = 0; i < placement.size() && i < status.pipeline.stages.size(); ++i) {
     const WorkerSnapshot& worker = status.workers[placement[i].worker];
     const StageStats& stats = status.pipeline.stages[i];
-    const double word_ms = absl::ToDoubleMilliseconds(worker.round_trip) / 2;
     hops.push_back({.worker = worker.name,
                     .from = i == 0 ? "the coordinator" : hops.back().worker,
                     .compute_ms = stats.step_ms,
-                    .link_ms = std::max(0.0, stats.link_ms - word_ms + word_before_ms),
+                    .link_ms = stats.link_ms,
                     .busy_share = stats.busy_share,
                     .layers = placement[i].layers.size()});
-    word_before_ms = word_ms;
   }
   return hops;
 }

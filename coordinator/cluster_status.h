@@ -41,4 +41,8 @@ struct ClusterStatus {
   std::string bottleneck;  // why it is not faster, for people
 };
 
+// Times of links are known by the words of workers, which take half a round trip to the coordinator
+// themselves: from what the coordinator heard to what the links take.
+void CorrectLinkTimes(ClusterStatus* status);
+
 }  // namespace baton::coordinator

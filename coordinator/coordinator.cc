@@ -447,6 +447,7 @@ ClusterStatus ClusterCoordinator::cluster() const {
   status.state = recovery_->snapshot();
   status.workers = registry_.Snapshot();
   status.pipeline = pipeline_->stats();
+  CorrectLinkTimes(&status);
   status.bottleneck = FindBottleneck(status).text;
   return status;
 }

@@ -50,10 +50,17 @@ void StepLog::StageDone(uint64_t batch_id, size_t stage, const wire::StageTiming
   HopTimes& hop = hops_[stage];
   MixIn(static_cast<double>(timings.queue_us) / 1e3, kWeightOfNewTrip, &hop.queue_ms);
   MixIn(static_cast<double>(timings.send_us) / 1e3, kWeightOfNewTrip, &hop.send_ms);
+  NoteLink(record, stage);
+  NoteLink(record, stage + 1);  // whose word may have been faster
+}
+
+void StepLog::NoteLink(const Record& record, size_t stage) {
+  if (stage >= hops_.size() || stage >= record.stages.size()) return;
+  const StageRecord& here = record.stages[stage];
   const absl::Time left = stage == 0 ? record.sent : record.stages[stage - 1].done;
-  if (left == absl::InfiniteFuture()) return;  // its word is still on the way
-  MixIn(std::max(0.0, Milliseconds(now - SpentOnStage(timings) - left)), kWeightOfNewTrip,
-        &hop.link_ms);
+  if (std::max(left, here.done) == absl::InfiniteFuture()) return;  // a word is still on the way
+  MixIn(Milliseconds(here.done - SpentOnStage(here.timings) - left), kWeightOfNewTrip,
+        &hops_[stage].link_ms);
 }
 
 void StepLog::Returned(uint64_t batch_id, absl::Time now) {

@@ -25,7 +25,9 @@ namespace baton::coordinator {
 struct HopTimes {
   double queue_ms = 0;
   double send_ms = 0;
-  double link_ms = 0;  // from where the micro-batch was before into this stage's queue
+  // From where the micro-batch was before into this stage's queue, by when words of both arrived:
+  // below 0 where the earlier one's word took longer (see CorrectLinkTimes).
+  double link_ms = 0;
 };
 
 class StepLog {
@@ -64,6 +66,8 @@ class StepLog {
   std::vector<Record> RecordsOf(uint64_t sequence) const;
 
  private:
+  void NoteLink(const Record& record, size_t stage);  // under mutex_
+
   static constexpr size_t kMaxRecords = 8192;
   static constexpr size_t kMaxRequests = 1024;
 

@@ -38,14 +38,19 @@ void Play(const std::vector<Stage>& stages, int count, StepLog* log) {
   absl::Time now = absl::UnixEpoch();
   for (int id = 1; id <= count; ++id) {
     log->Sent(Batch(static_cast<uint64_t>(id), 7), stages.size(), now);
+    std::vector<std::pair<absl::Time, size_t>> words;
     for (size_t i = 0; i < stages.size(); ++i) {
       const Stage& stage = stages[i];
       now += absl::Milliseconds(stage.link_ms + stage.queue_ms + stage.compute_ms);
+      words.emplace_back(now + absl::Milliseconds(stage.round_trip_ms / 2), i);
+    }
+    std::ranges::sort(words);
+    for (const auto& [arrival, i] : words) {
       log->StageDone(static_cast<uint64_t>(id), i,
-                     {.queue_us = static_cast<uint64_t>(stage.queue_ms * 1000),
-                      .compute_us = static_cast<uint64_t>(stage.compute_ms * 1000),
+                     {.queue_us = static_cast<uint64_t>(stages[i].queue_ms * 1000),
+                      .compute_us = static_cast<uint64_t>(stages[i].compute_ms * 1000),
                       .send_us = 0},
-                     now + absl::Milliseconds(stage.round_trip_ms / 2));
+                     arrival);
     }
     log->Returned(static_cast<uint64_t>(id), now);
   }
@@ -71,6 +76,7 @@ ClusterStatus StatusOf(const std::vector<Stage>& stages) {
     stats.link_ms = log.hops()[i].link_ms;
     stats.busy_share = stages[i].compute_ms / total_ms;
   }
+  CorrectLinkTimes(&status);
   return status;
 }
 
@@ -91,6 +97,11 @@ const SlowDown kSlowDowns[] = {
     {"LastLink", {{}, {}, {.link_ms = 8}}, Kind::kLink, "w2"},
     // All of a host's links are slow: also its words to the coordinator.
     {"FarHost", {{}, {.link_ms = 20, .round_trip_ms = 40}, {.link_ms = 19}}, Kind::kLink, "w1"},
+    // Its words arrive after those of the stage behind it.
+    {"FarFromTheOneBeforeAndTheCoordinator",
+     {{}, {.link_ms = 20, .round_trip_ms = 40}, {}},
+     Kind::kLink,
+     "w1"},
     {"FarCoordinator",
      {{.link_ms = 20, .round_trip_ms = 40}, {.round_trip_ms = 40}, {.round_trip_ms = 40}},
      Kind::kLink,

@@ -1,10 +1,7 @@
-"""`baton doctor` finds what is wrong, and says what to do; `status` says why it is slow; `trace` says where time went."""
+"""`baton doctor` finds what is wrong, and says what to do; `trace` says where time went."""
 import json
 import resource
-import signal
 import socket
-import threading
-import time
 import unittest
 
 import cluster
@@ -111,27 +108,11 @@ class Doctor(cluster.TestCase):
         self.assert_finds(self.examine(there), "error", "worker a")
 
 
-class WhySlow(cluster.TestCase):
-    def test_names_the_stage_that_is_slow_and_traces_a_request(self):
-        made = cluster.Cluster(self.folder, cluster.tiny_model(self.folder / "tiny.gguf", context=2048), num_workers=3,
-                               context=2048)
+class Trace(cluster.TestCase):
+    def test_traces_a_request(self):
+        made = cluster.Cluster(self.folder, cluster.tiny_model(self.folder / "tiny.gguf"), num_workers=3)
         self.addCleanup(made.stop)
-        ask = lambda: made.generate("--tokens", "3,4,5", "-n", 800, "--ignore-eos", timeout=120)
-        answer = threading.Thread(target=ask)
-        answer.start()
-        slow = made.workers[1].process
-        end, said = time.monotonic() + 30, ""
-        while time.monotonic() < end and "w1" not in said and answer.is_alive():
-            for _ in range(40):  # a stage that gets a tenth of its processor
-                slow.send_signal(signal.SIGSTOP)
-                time.sleep(0.009)
-                slow.send_signal(signal.SIGCONT)
-                time.sleep(0.001)
-            said = made.status()["bottleneck"]
-        slow.send_signal(signal.SIGCONT)
-        answer.join(120)
-        self.assertIn("w1", said)
-
+        made.generate("--tokens", "3,4,5", "-n", 20, "--ignore-eos")
         trace = json.loads(cluster.good(cluster.run("trace", "--server", made.grpc)).stdout)
         events = trace["traceEvents"]
         processes = [e["args"]["name"] for e in events if e["name"] == "process_name"]
