@@ -120,8 +120,10 @@ ProcessMemory OwnMemory() {
   const uint64_t page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
+  const std::string status = ReadFile("/proc/self/status").value_or("");
   return {.resident_bytes = resident_pages * page_bytes,
           .mapped_resident_bytes = file_pages * page_bytes,
+          .locked_bytes = NumberAfter(status, "VmLck:").value_or(0) * 1024,
           .major_faults = static_cast<uint64_t>(usage.ru_majflt)};
 }
 

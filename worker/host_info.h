@@ -19,6 +19,7 @@ MemoryInfo HostMemory();
 struct ProcessMemory {
   uint64_t resident_bytes = 0;
   uint64_t mapped_resident_bytes = 0;  // pages of files among them
+  uint64_t locked_bytes = 0;           // by mlock
   uint64_t major_faults = 0;           // pages that had to come from the disk, since the start
 };
 ProcessMemory OwnMemory();

@@ -100,27 +100,26 @@ Worker::~Worker() {
 wire::WorkerInfo Worker::Info() const {
   const MemoryInfo host = HostMemory();
   const std::optional<engine::DeviceMemory> device = loader_->device_memory();
-  wire::WorkerInfo info{
-      .name = options_.name,
-      .build = std::string(wire::BuildId()),
-      .protocol_version = wire::kProtocolVersion,
-      .instance_id = instance_id_,
-      .pid = getpid(),
-      .device = loader_->device(),
-      .backend = loader_->backend(),
-      .threads = loader_->threads(),
-      .memory_total_bytes = device ? device->total_bytes : host.total_bytes,
-      .memory_available_bytes = device ? device->free_bytes : host.available_bytes,
-      .memory_budget_bytes = options_.memory_budget_bytes,
-      .rss_bytes = ResidentBytes(),
-      .host_id = device ? host_id_ + '/' + device->device_id : host_id_,
-      .loaded = false,
-      .stage = {},
-      .epoch = 0,
-      .weight_bytes_received = loader_->weight_bytes_received(),
-      .files = loader_->files(),
-      .clock_unix_ms = absl::ToUnixMillis(absl::Now()),
-      .host_memory_available_bytes = device ? host.available_bytes : 0};
+  wire::WorkerInfo info{.name = options_.name,
+                        .build = std::string(wire::BuildId()),
+                        .protocol_version = wire::kProtocolVersion,
+                        .instance_id = instance_id_,
+                        .pid = getpid(),
+                        .device = loader_->device(),
+                        .backend = loader_->backend(),
+                        .threads = loader_->threads(),
+                        .memory_total_bytes = device ? device->total_bytes : host.total_bytes,
+                        .memory_available_bytes = AvailableBytes(),
+                        .memory_budget_bytes = options_.memory_budget_bytes,
+                        .rss_bytes = ResidentBytes(),
+                        .host_id = device ? host_id_ + '/' + device->device_id : host_id_,
+                        .loaded = false,
+                        .stage = {},
+                        .epoch = 0,
+                        .weight_bytes_received = loader_->weight_bytes_received(),
+                        .files = loader_->files(),
+                        .clock_unix_ms = absl::ToUnixMillis(absl::Now()),
+                        .host_memory_available_bytes = device ? host.available_bytes : 0};
   const std::lock_guard lock(mutex_);
   info.epoch = epoch_;
   if (unit_ != nullptr) {
@@ -128,6 +127,11 @@ wire::WorkerInfo Worker::Info() const {
     info.stage = unit_->description;
   }
   return info;
+}
+
+uint64_t Worker::AvailableBytes() const {
+  if (const auto device = loader_->device_memory()) return device->free_bytes;
+  return HostMemory().available_bytes + OwnMemory().locked_bytes;
 }
 
 // ---- Loading
@@ -325,17 +329,15 @@ uint64_t Worker::current_attachment() const {
 
 void Worker::Heartbeat(uint64_t attachment, uint64_t sequence) {
   const ProcessMemory memory = OwnMemory();
-  const std::optional<engine::DeviceMemory> device = loader_->device_memory();
-  const wire::WorkerHeartbeat answer{
-      .sequence = sequence,
-      .rss_bytes = memory.resident_bytes,
-      .memory_available_bytes = device ? device->free_bytes : HostMemory().available_bytes,
-      .queued = static_cast<int32_t>(queue_.size()),
-      .busy_us = busy_us_,
-      .steps = steps_,
-      .major_faults = memory.major_faults,
-      .mapped_resident_bytes = memory.mapped_resident_bytes,
-      .sent_bytes = sent_bytes_};
+  const wire::WorkerHeartbeat answer{.sequence = sequence,
+                                     .rss_bytes = memory.resident_bytes,
+                                     .memory_available_bytes = AvailableBytes(),
+                                     .queued = static_cast<int32_t>(queue_.size()),
+                                     .busy_us = busy_us_,
+                                     .steps = steps_,
+                                     .major_faults = memory.major_faults,
+                                     .mapped_resident_bytes = memory.mapped_resident_bytes,
+                                     .sent_bytes = sent_bytes_};
   const std::lock_guard lock(sink_mutex_);
   if (attachment_ == nullptr || attachment_->id != attachment) return;
   attachment_->heard = Clock::now();

@@ -105,6 +105,9 @@ class Worker {
   absl::Status WithStage(const std::shared_ptr<LoadedUnit>& unit, uint64_t epoch,
                          const std::function<absl::Status(StageRunner*)>& copy);
 
+  // What a new load may take: the weights that are locked now would be given back before it.
+  uint64_t AvailableBytes() const;
+
   void ComputeLoop();
   // None where the step's epoch is over or nothing is loaded.
   std::optional<RunningStep> StartStep(QueuedStep step);
