@@ -5,6 +5,7 @@
 #include <curl/curl.h>
 #include <fcntl.h>
 #include <openssl/evp.h>
+#include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -170,10 +171,12 @@ class FolderLock {
                                          const std::function<bool(uint64_t)>& go_on) {
     FolderLock lock(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (lock.fd_ < 0) return CannotWrite("{}: {}", folder.string(), std::strerror(errno));
-    while (flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
+    for (bool told = false; flock(lock.fd_, LOCK_EX | LOCK_NB) != 0; told = true) {
       if (errno != EWOULDBLOCK && errno != EINTR)
         return CannotWrite("{}: {}", folder.string(), std::strerror(errno));
       if (go_on && !go_on(0)) return Cancelled("{}: given up", folder.string());
+      if (!told)
+        spdlog::info("{}: waiting for another process that fetches into it", folder.string());
       absl::SleepFor(kLockPoll);
     }
     return lock;

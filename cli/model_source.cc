@@ -52,6 +52,11 @@ bool IsPlainPath(std::string_view path) {
   return std::all_of(path.begin(), path.end(), [](unsigned char c) { return c > ' ' && c < 127; });
 }
 
+// It becomes part of a folder's name.
+bool IsSha256(std::string_view digits) {
+  return digits.size() == 64 && std::ranges::all_of(digits, absl::ascii_isxdigit);
+}
+
 struct HubName {
   std::string repository;  // "org/name"
   std::string wanted;      // a file or a weight type; empty: the usual one
@@ -94,6 +99,7 @@ std::vector<RemoteFile> FilesOf(const Json& tree) {
     if (bytes.is_number_unsigned()) file.bytes = bytes.get<uint64_t>();
     if (lfs.is_object() && lfs.contains("oid") && lfs["oid"].is_string()) {
       file.sha256 = lfs["oid"].get<std::string>();
+      if (!IsSha256(file.sha256)) continue;
     }
     files.push_back(std::move(file));
   }

@@ -27,6 +27,8 @@ absl::Status CheckRange(const IntegerField& field) {
                          field.least, field.most);
 }
 
+constexpr size_t kMaxHashDigits = 64;
+
 absl::Status CheckNumbers(const v1::LoadStageRequest& message) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   const IntegerField fields[] = {
@@ -138,6 +140,10 @@ absl::StatusOr<LoadRequest> FromProto(const v1::LoadStageRequest& message) {
   }
   request.measure = static_cast<Measure>(message.measure());
   request.topology_hash = message.topology_hash();
+  if (request.topology_hash.size() > kMaxHashDigits) {  // it is kept, and said to whoever asks
+    return InvalidArgument("load request: topology_hash: {} digits, expected at most {}",
+                           request.topology_hash.size(), kMaxHashDigits);
+  }
 
   engine::StageSpec& spec = request.spec;
   spec.model_header = message.model_header();

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 if command -v ccache > /dev/null && [[ -z ${CMAKE_CXX_COMPILER_LAUNCHER:-} ]]; then
   export CMAKE_CXX_COMPILER_LAUNCHER=ccache
   # A clone elsewhere finds what this one compiled.
-  export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
+  export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 fi
 targets=()
 (( $# == 0 )) || targets=(--target "$@")

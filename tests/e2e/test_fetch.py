@@ -134,6 +134,14 @@ class Fetch(cluster.TestCase):
         self.assert_fails(self.info("hf:org/repo:Q8_0"), 65, "SHA-256")
         self.assertEqual(list((self.folder / "cache").rglob("*.gguf*")), [])
 
+    def test_a_hash_that_leads_out_of_the_cache_is_none(self):
+        self.hub.lie["model-Q8_0.gguf"] = "/../../../out/of" + "0" * 48
+        self.assertNotEqual(self.info("hf:org/repo:Q8_0").returncode, 0)
+        plan = self.folder / "topology.yaml"
+        plan.write_text(cluster.topology_text("hf:org/repo:Q8_0", [{"name": "a", "address": "127.0.0.1:1"}]))
+        self.assertNotEqual(cluster.run("plan", "-f", plan, env=self.env).returncode, 0)
+        self.assertEqual(list(self.folder.rglob("*Q8_0*")), [])
+
     def test_split_sets_come_whole(self):
         parts = self.folder / "parts"
         cluster.good(cluster.run("split", self.folder / "tiny.gguf", "--parts", 3, "-o", parts))

@@ -189,6 +189,8 @@ TEST(LoadConvert, RefusesWhatIsOutOfRange) {
       {"wire type: got 4", [](auto& m) { m.set_wire_type(static_cast<v1::WireType>(4)); }},
       {"more than one colon", [](auto& m) { m.set_next_address("::1:70"); }},
       {"no port", [](auto& m) { m.add_part_sources("somewhere"); }},
+      {"topology_hash: 1000000 digits",
+       [](auto& m) { m.set_topology_hash(std::string(1'000'000, 'a')); }},
       {"expected a file name",
        [](auto& m) { m.mutable_parts(0)->set_file_name("../secret.gguf"); }},
       {"expected a file name", [](auto& m) { m.mutable_parts(0)->set_file_name(".."); }},
