@@ -1,7 +1,6 @@
 #include "engine/backend/cuda_backend.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -12,39 +11,14 @@
 namespace baton::engine {
 namespace {
 
-using kernels::ActivationFormat;
 using kernels::CudaApi;
-using kernels::CudaMatrix;
-using kernels::UnaryOp;
-
-CudaMatrix MatrixOf(Activations a) { return {a.data, a.rows, a.cols, a.stride}; }
-
-size_t IndexOf(ActivationKind kind) {
-  switch (kind) {
-    case ActivationKind::kSilu:
-      return static_cast<size_t>(UnaryOp::kSilu);
-    case ActivationKind::kGeluTanh:
-      return static_cast<size_t>(UnaryOp::kGeluTanh);
-    case ActivationKind::kGeluErf:
-      return static_cast<size_t>(UnaryOp::kGeluErf);
-    case ActivationKind::kGeluQuick:
-      return static_cast<size_t>(UnaryOp::kGeluQuick);
-    case ActivationKind::kRelu:
-      return static_cast<size_t>(UnaryOp::kRelu);
-    case ActivationKind::kReluSquared:
-      return static_cast<size_t>(UnaryOp::kReluSquared);
-    case ActivationKind::kSwigluClamped:
-      break;  // gated only
-  }
-  std::abort();
-}
 
 // What stays free: CUDA's own context and code, buffers of a micro-batch, the pads of weight rows.
 constexpr uint64_t kContextBytes = 256 << 20;
 
-// Rounded activations and the two parts of fine products, beside a matrix of `values` floats: twice
-// a byte each, a float for each 32, two bytes for each 16; twice a float.
-constexpr uint64_t ScratchBytes(uint64_t values) { return 2 * values * 21 / 16 + 8 * values; }
+// Rounded activations beside a matrix of `values` floats, twice for fine products: a byte each, a
+// float for each 32, two bytes for each 16, and pads.
+constexpr uint64_t ScratchBytes(uint64_t values) { return 2 * values * 21 / 16; }
 
 }  // namespace
 
@@ -83,10 +57,15 @@ CudaBackend::~CudaBackend() {
 // ---- errors -------------------------------------------------------------------------------------
 
 bool CudaBackend::Ready() {
+  if (ReadyToTake()) QueueWaiting();
+  return status_.ok();
+}
+bool CudaBackend::ReadyToTake() {
   if (thread_ != std::this_thread::get_id()) {
     NoteCuda(cuda_.make_current(index_), "change of thread");
     thread_ = std::this_thread::get_id();
   }
+  if (!status_.ok()) waiting_ = {};
   return status_.ok();
 }
 void CudaBackend::Note(const absl::Status& status) {
@@ -137,7 +116,6 @@ absl::Status CudaBackend::Plan(const MemoryNeed& need) {
   ReserveBytes(values_, 2 * values);
   ReserveBytes(scales_, 2 * values / 32 * sizeof(float));
   ReserveBytes(sums_, 2 * values / 16 * sizeof(int16_t));
-  ReserveBytes(fine_out_, 2 * values * sizeof(float));
   return TakeError();
 }
 
@@ -268,75 +246,6 @@ std::unique_ptr<HostCopy> CudaBackend::StartToHost(Activations from) {
 }
 void CudaBackend::Copy(Activations from, Activations to) {
   if (Ready()) cuda_.copy(MatrixOf(from), MatrixOf(to), stream_);
-}
-
-// ---- row by row ---------------------------------------------------------------------------------
-
-void CudaBackend::Embed(const Weight& table, std::span<const TokenId> ids, Activations out) {
-  static_assert(sizeof(TokenId) == sizeof(int32_t));
-  if (!Ready() || ids.empty()) return;
-  const auto device_ids = Lend(ids.data(), ids.size_bytes());
-  if (device_ids == nullptr) return;
-  cuda_.embed(table.type, static_cast<const uint8_t*>(table.data),
-              kernels::DeviceRowBytes(table.type, table.ne[0]),
-              static_cast<const int32_t*>(device_ids->data()), MatrixOf(out), stream_);
-}
-
-void CudaBackend::Norm(NormKind kind, float eps, Activations x, const Weight* weight,
-                       const Weight* bias, Activations out) {
-  if (!Ready()) return;
-  const auto norm = kind == NormKind::kRms ? cuda_.rms_norm : cuda_.layer_norm;
-  norm(eps, MatrixOf(x), FloatsOf(weight), FloatsOf(bias), MatrixOf(out), stream_);
-}
-
-void CudaBackend::Add(Activations a, Activations b, float scale, Activations out) {
-  if (Ready()) cuda_.add_scaled(MatrixOf(a), MatrixOf(b), scale, MatrixOf(out), stream_);
-}
-void CudaBackend::AddBias(Activations x, const Weight& bias) {
-  if (Ready()) cuda_.add_bias(MatrixOf(x), FloatsOf(&bias), stream_);
-}
-void CudaBackend::Scale(Activations x, float factor) {
-  if (Ready()) cuda_.scale(MatrixOf(x), factor, stream_);
-}
-void CudaBackend::SoftCap(Activations x, float cap) {
-  if (Ready()) cuda_.soft_cap(MatrixOf(x), cap, stream_);
-}
-void CudaBackend::Clamp(Activations x, float limit) {
-  if (Ready()) cuda_.clamp(MatrixOf(x), limit, stream_);
-}
-void CudaBackend::Activate(const ActivationParams& params, Activations x) {
-  if (Ready()) cuda_.unary[IndexOf(params.kind)](MatrixOf(x), stream_);
-}
-void CudaBackend::GatedActivation(const ActivationParams& params, Activations gate, Activations up,
-                                  Activations out) {
-  if (!Ready()) return;
-  if (params.kind == ActivationKind::kSwigluClamped) {
-    cuda_.gated_swiglu_clamped(MatrixOf(gate), MatrixOf(up), params.limit, MatrixOf(out), stream_);
-  } else {
-    cuda_.gated[IndexOf(params.kind)](MatrixOf(gate), MatrixOf(up), MatrixOf(out), stream_);
-  }
-}
-
-RopeTable CudaBackend::MakeRopeTable(const RopeParams& params, const BatchLayout& layout) {
-  RopeTable table{.params = &params, .cos_sin = nullptr};
-  if (!Ready()) return table;
-  const auto rows = static_cast<int32_t>(layout.positions.size());
-  const int32_t* positions = LayoutOf(layout).positions;
-  const float* inv_freq = ConstantsOf(params.inv_freq);
-  table.cos_sin = Borrow(sizeof(float) * static_cast<size_t>(rows) * params.dims);
-  if (!status_.ok()) return table;
-  cuda_.rope_table(positions, rows, inv_freq, params.dims / 2, params.magnitude,
-                   static_cast<float*>(table.cos_sin->data()), stream_);
-  return table;
-}
-
-void CudaBackend::Rope(const RopeTable& table, int32_t head_dim, Activations x) {
-  if (!Ready() || table.cos_sin == nullptr) return;
-  const RopeParams& params = *table.params;
-  const auto rotate =
-      params.pairs == RopePairs::kHalves ? cuda_.rope_halves : cuda_.rope_interleaved;
-  rotate(static_cast<const float*>(table.cos_sin->data()), params.dims / 2, head_dim, params.offset,
-         MatrixOf(x), stream_);
 }
 
 }  // namespace baton::engine

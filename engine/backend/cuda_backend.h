@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include "engine/backend/backend.h"
@@ -14,6 +15,8 @@
 #include "kernels/cuda/cuda_api.h"
 
 namespace baton::engine {
+
+inline kernels::CudaMatrix MatrixOf(Activations a) { return {a.data, a.rows, a.cols, a.stride}; }
 
 // Owner: a worker. One thread at a time calls it.
 class CudaBackend final : public Backend {
@@ -76,9 +79,11 @@ class CudaBackend final : public Backend {
  private:
   CudaBackend(const kernels::CudaApi& cuda, int index, const kernels::CudaDevice& device);
 
-  // The calling thread works on this device from now on; false after an error, when nothing more is
-  // queued until Sync has told of it.
+  // The calling thread works on this device from now on, and what waited is queued; false after an
+  // error, when nothing more is queued until Sync has told of it.
   bool Ready();
+  // The same for an operation that can take in the one that waits.
+  bool ReadyToTake();
   // Keeps the first error.
   void Note(const absl::Status& status);
   void NoteCuda(kernels::CudaError error, std::string_view where);
@@ -102,7 +107,18 @@ class CudaBackend final : public Backend {
   // The same, with a copy of host memory.
   std::shared_ptr<DeviceBuffer> Lend(const void* host, size_t bytes);
 
+  // The operation that was asked for last, if what follows may do it in the same kernel: round its
+  // rows for a product, or, of a sum, make its norm. It is queued before anything else is.
+  using Waiting = std::variant<std::monostate, kernels::CudaAddArgs, kernels::CudaNormArgs,
+                               kernels::CudaActivateArgs>;
+  bool WaitingMakes(Activations x) const;
+  void QueueWaiting(const kernels::CudaRounding& rounding = {});
+  // Rounds x, by the way where it is what waits.
+  void QueueRounding(Activations x, const kernels::CudaRounding& rounding);
+
+  // x as products of this format take it.
   kernels::RoundedRows Round(kernels::ActivationFormat format, Activations x, bool fine);
+  void Multiply(Activations x, std::span<const MatMulTarget> targets, bool fine);
   void ExpertMatMulBySlot(const Routing& routing, int32_t slots_per_row,
                           kernels::CudaMatMulArgs args);
   void ExpertMatMulByExpert(const Routing& routing, int32_t slots_per_row,
@@ -124,14 +140,14 @@ class CudaBackend final : public Backend {
   std::thread::id thread_;  // that the device is current on
   kernels::CudaStream stream_ = nullptr;
   absl::Status status_;
+  Waiting waiting_;
   std::unique_ptr<CudaUploader> uploader_;
   std::unique_ptr<CudaDepartures> departures_;  // made with the first
   CudaArrivals arrivals_;
   CudaPool pool_;
 
   Scratch values_, scales_, sums_;  // rounded activations
-  Scratch fine_out_;
-  Scratch partials_;  // of attention
+  Scratch partials_;                // of attention
   Scratch summary_keys_, summaries_;
 
   std::vector<int32_t> layout_host_;  // what layout_device_ holds

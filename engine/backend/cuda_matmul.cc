@@ -1,6 +1,6 @@
 // Products of the CUDA backend, those of experts among them: activations are rounded once for the
 // weights that share them.
-#include <algorithm>
+#include <optional>
 
 #include "engine/backend/cuda_backend.h"
 #include "kernels/cuda/device_layout.h"
@@ -12,8 +12,9 @@ using kernels::ActivationFormat;
 using kernels::CudaMatMulArgs;
 using kernels::RoundedRows;
 
-constexpr ActivationFormat kFormats[] = {ActivationFormat::kFloat, ActivationFormat::kInt8By32,
-                                         ActivationFormat::kInt8By256};
+// Those that activations are rounded for come first: what waits may round them.
+constexpr ActivationFormat kFormats[] = {ActivationFormat::kInt8By32, ActivationFormat::kInt8By256,
+                                         ActivationFormat::kFloat};
 
 CudaMatMulArgs ArgsOf(const Weight& weight, Activations x, const RoundedRows& rounded,
                       Activations out) {
@@ -37,7 +38,10 @@ constexpr int32_t kSlotsWorthGrouping = 32;
 }  // namespace
 
 RoundedRows CudaBackend::Round(ActivationFormat format, Activations x, bool fine) {
-  if (format == ActivationFormat::kFloat) return {};
+  if (format == ActivationFormat::kFloat) {
+    QueueWaiting();
+    return {};
+  }
   const int32_t group = kernels::ActivationGroup(format);
   const int64_t rows = fine ? int64_t{2} * x.rows : x.rows;
   const int64_t stride = kernels::RoundedStride(x.cols);
@@ -46,56 +50,37 @@ RoundedRows CudaBackend::Round(ActivationFormat format, Activations x, bool fine
       Reserve<float>(scales_, static_cast<size_t>(rows * (x.cols / group))),
       Reserve<int16_t>(sums_, static_cast<size_t>(rows * (x.cols / 16))), stride};
   if (!status_.ok()) return {};
-  cuda_.round(
-      {.x = {x.data, x.rows, x.cols, x.stride}, .format = format, .fine = fine, .rounded = rounded},
-      stream_);
+  QueueRounding(x, {.format = format, .fine = fine, .rows = rounded});
   return rounded;
 }
 
 void CudaBackend::MatMul(Activations x, std::span<const MatMulTarget> targets) {
-  if (!Ready() || x.rows == 0) return;
+  Multiply(x, targets, false);
+}
+void CudaBackend::FineMatMul(Activations x, std::span<const MatMulTarget> targets) {
+  Multiply(x, targets, true);
+}
+
+void CudaBackend::Multiply(Activations x, std::span<const MatMulTarget> targets, bool fine) {
+  if (!ReadyToTake() || x.rows == 0) return;
   for (const ActivationFormat format : kFormats) {
-    bool is_rounded = false;
-    RoundedRows rounded;
+    const bool two_parts = fine && format != ActivationFormat::kFloat;
+    std::optional<RoundedRows> rounded;
     for (const MatMulTarget& target : targets) {
       if (FormatOf(*target.weight) != format) continue;
-      if (!is_rounded) rounded = Round(format, x, false);
-      is_rounded = true;
+      if (!rounded.has_value()) rounded = Round(format, x, two_parts);
       if (!status_.ok()) return;
-      CudaMatMulArgs args = ArgsOf(*target.weight, x, rounded, target.out);
+      CudaMatMulArgs args = ArgsOf(*target.weight, x, *rounded, target.out);
+      args.fine = two_parts;
+      args.rows = two_parts ? 2 * x.rows : x.rows;
       args.bias = FloatsOf(target.bias);
       cuda_.matmul(args, stream_);
     }
   }
 }
 
-void CudaBackend::FineMatMul(Activations x, std::span<const MatMulTarget> targets) {
-  if (!Ready() || x.rows == 0) return;
-  for (const ActivationFormat format :
-       {ActivationFormat::kInt8By32, ActivationFormat::kInt8By256}) {
-    RoundedRows rounded;
-    for (const MatMulTarget& target : targets) {
-      if (FormatOf(*target.weight) != format) continue;
-      if (rounded.values == nullptr) rounded = Round(format, x, true);
-      const int32_t cols = target.out.cols;
-      const Activations parts = {Reserve<float>(fine_out_, static_cast<size_t>(2) * x.rows * cols),
-                                 2 * x.rows, cols, cols};
-      if (!status_.ok()) return;
-      CudaMatMulArgs args = ArgsOf(*target.weight, x, rounded, parts);
-      args.rows = parts.rows;
-      cuda_.matmul(args, stream_);
-      cuda_.add_fine_parts({parts.data, parts.rows, cols, cols}, FloatsOf(target.bias),
-                           {target.out.data, target.out.rows, target.out.cols, target.out.stride},
-                           stream_);
-    }
-  }
-  for (const MatMulTarget& target : targets) {
-    if (FormatOf(*target.weight) == ActivationFormat::kFloat) MatMul(x, {&target, 1});
-  }
-}
-
 void CudaBackend::HeadMatMul(Activations x, const Weight& weight, Activations out) {
-  if (!Ready() || x.rows == 0) return;
+  if (!ReadyToTake() || x.rows == 0) return;
   const RoundedRows rounded = Round(FormatOf(weight), x, false);
   if (!status_.ok()) return;
   CudaMatMulArgs args = ArgsOf(weight, x, rounded, out);
@@ -140,7 +125,7 @@ Routing CudaBackend::Route(const RouterParams& params, Activations logits) {
 void CudaBackend::ExpertMatMul(const Routing& routing, Activations x, const Weight& weight,
                                const Weight* bias, Activations out) {
   const int32_t slots = routing.rows * routing.num_used;
-  if (!Ready() || slots == 0) return;
+  if (!ReadyToTake() || slots == 0) return;
   const bool shared = x.rows == routing.rows && routing.num_used != 1;
   const RoundedRows rounded = Round(FormatOf(weight), x, false);
   if (!status_.ok()) return;
@@ -190,8 +175,7 @@ void CudaBackend::ExpertMatMulByExpert(const Routing& routing, int32_t slots_per
 void CudaBackend::ExpertSum(const Routing& routing, Activations x, Activations out) {
   if (!Ready() || routing.weights == nullptr) return;
   cuda_.expert_sum(static_cast<const float*>(routing.weights->data()), routing.num_used,
-                   {x.data, x.rows, x.cols, x.stride}, {out.data, out.rows, out.cols, out.stride},
-                   stream_);
+                   MatrixOf(x), MatrixOf(out), stream_);
 }
 
 }  // namespace baton::engine

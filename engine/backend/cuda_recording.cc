@@ -46,6 +46,7 @@ void CudaBackend::Repeat(const BatchLayout& layout, std::unique_ptr<RepeatedWork
   if (recorded.recording() == nullptr && recorded.worth_recording() && recorded.Begin(stream_)) {
     recording_ = &recorded;
     work();
+    Ready();  // what waits belongs to it
     recording_ = nullptr;
     recorded.End(stream_);
   }

@@ -39,13 +39,38 @@ struct CudaMatrix {
   int64_t stride = 0;
 };
 
-// Rounds rows for `format` (ARITHMETIC.md, "Activations"). `fine`: what rounding leaves over of row
-// r becomes row rows + r.
-struct CudaRoundArgs {
-  CudaMatrix x;
+// How rows are rounded for products (ARITHMETIC.md, "Activations"), and where to. `fine`: row r
+// becomes rows 2r and, what its rounding leaves over, 2r + 1.
+struct CudaRounding {
   ActivationFormat format = ActivationFormat::kNone;
   bool fine = false;
-  RoundedRows rounded;
+  RoundedRows rows;
+};
+
+// out = a + scale * b.
+struct CudaAddArgs {
+  CudaMatrix a, b;
+  float scale = 1;
+  CudaMatrix out;
+};
+
+// out = norm(x) * weight + bias, each where it is given. x may be out.
+struct CudaNormArgs {
+  bool layer = false;  // or else by the root of the mean square
+  float eps = 0;
+  CudaMatrix x;
+  const float* weight = nullptr;  // [cols]
+  const float* bias = nullptr;    // [cols]
+  CudaMatrix out;
+  CudaAddArgs sum;  // that makes x first, where its out is x
+};
+
+// out = f(gate) * up, or f(gate) without up.
+struct CudaActivateArgs {
+  UnaryOp op = UnaryOp::kSilu;
+  bool clamped = false;  // gated: clamped by `limit`, in place of op
+  float limit = 0;
+  CudaMatrix gate, up, out;
 };
 
 // out[o][n] = sum over k of weight[w(z)][n][k] * x[i][k] + bias[w(z)][n], for each slice z and each
@@ -60,7 +85,8 @@ struct CudaMatMulArgs {
   int32_t cols = 0;  // k
   int32_t outs = 0;  // n
   int32_t slices = 1;
-  int32_t rows = 0;                        // of a slice; with lists: the most a slice can have
+  int32_t rows = 0;   // of a slice; with lists: the most a slice can have
+  bool fine = false;  // rows 2r and 2r + 1 together are row r of out; one slice, without lists
   const int32_t* slice_weights = nullptr;  // [slices] or null
   int32_t slices_per_x_row = 1;
   const int32_t* slice_begin = nullptr;  // [slices + 1] or null
@@ -238,32 +264,24 @@ struct CudaApi {
   void (*release_recording)(CudaRecording recording) = nullptr;
 
   // Products.
-  void (*round)(const CudaRoundArgs& args, CudaStream stream) = nullptr;
   bool (*has_matmul)(QuantType type) = nullptr;
   void (*matmul)(const CudaMatMulArgs& args, CudaStream stream) = nullptr;
-  // out[r] = (parts[r] + parts[rows + r]) + bias
-  void (*add_fine_parts)(CudaMatrix parts, const float* bias, CudaMatrix out,
-                         CudaStream stream) = nullptr;
+
+  // Rounding of rows, and operations that can round what they make by the way (of kNone: don't).
+  void (*round)(const CudaMatrix& x, const CudaRounding& rounding, CudaStream stream) = nullptr;
+  void (*add)(const CudaAddArgs& args, const CudaRounding& rounding, CudaStream stream) = nullptr;
+  void (*norm)(const CudaNormArgs& args, const CudaRounding& rounding, CudaStream stream) = nullptr;
+  void (*activate)(const CudaActivateArgs& args, const CudaRounding& rounding,
+                   CudaStream stream) = nullptr;
 
   // Rows; what they do stands in engine/backend/backend.h.
   void (*embed)(QuantType type, const uint8_t* table, int64_t row_bytes, const int32_t* ids,
                 CudaMatrix out, CudaStream stream) = nullptr;
-  void (*rms_norm)(float eps, CudaMatrix x, const float* weight, const float* bias, CudaMatrix out,
-                   CudaStream stream) = nullptr;
-  void (*layer_norm)(float eps, CudaMatrix x, const float* weight, const float* bias,
-                     CudaMatrix out, CudaStream stream) = nullptr;
   void (*copy)(CudaMatrix from, CudaMatrix to, CudaStream stream) = nullptr;
-  void (*add_scaled)(CudaMatrix a, CudaMatrix b, float scale, CudaMatrix out,
-                     CudaStream stream) = nullptr;
   void (*add_bias)(CudaMatrix x, const float* bias, CudaStream stream) = nullptr;
   void (*scale)(CudaMatrix x, float factor, CudaStream stream) = nullptr;
   void (*soft_cap)(CudaMatrix x, float cap, CudaStream stream) = nullptr;
   void (*clamp)(CudaMatrix x, float limit, CudaStream stream) = nullptr;
-  void (*unary[kNumUnaryOps])(CudaMatrix x, CudaStream stream) = {};
-  void (*gated[kNumUnaryOps])(CudaMatrix gate, CudaMatrix up, CudaMatrix out,
-                              CudaStream stream) = {};
-  void (*gated_swiglu_clamped)(CudaMatrix gate, CudaMatrix up, float limit, CudaMatrix out,
-                               CudaStream stream) = nullptr;
   // cos_sin [rows, 2, half]
   void (*rope_table)(const int32_t* positions, int32_t rows, const float* inv_freq, int32_t half,
                      float magnitude, float* cos_sin, CudaStream stream) = nullptr;

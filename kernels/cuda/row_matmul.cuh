@@ -30,6 +30,7 @@ struct MatMulSlice {
     return a.x_rows != nullptr ? a.x_rows[begin + i] : (i * a.slices + index) / a.slices_per_x_row;
   }
   __device__ int64_t OutRow(const CudaMatMulArgs& a, int32_t i) const {
+    if (a.fine) return i / 2;
     return a.out_rows != nullptr ? a.out_rows[begin + i] : i * a.slices + index;
   }
   // Row `out` of the weight; beyond its end, the last.
@@ -162,7 +163,8 @@ __global__ void __launch_bounds__(kWeightRows* kMostLanes) RowMatMul(CudaMatMulA
       }
     }
   }
-  if (!chains) return;
+  if (a.fine) sum += __shfl_xor_sync(kAllLanes, sum, kWeightRows);  // of the row beside
+  if (!chains || (a.fine && chain_row % 2 != 0)) return;
   const int n = first_out + chain_out;
   if (a.bias != nullptr) sum += slice.Bias(a, n);
   a.out[slice.OutRow(a, first_row + chain_row) * a.out_stride + n] = sum;

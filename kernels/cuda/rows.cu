@@ -1,8 +1,8 @@
 // Operations over rows of floats: embedding, norms, activations, rotation. Everything element by
 // element is one kernel with a function object; norms have eight sums, each added up in order by a
-// lane.
+// lane. What products take can be rounded for them in the kernel that makes it.
 #include "kernels/cuda/device_blocks.cuh"
-#include "kernels/cuda/parts.cuh"
+#include "kernels/cuda/rounding.cuh"
 #include "kernels/element_ops.h"
 
 namespace baton::kernels {
@@ -36,13 +36,6 @@ struct CopyElement {
   CudaMatrix from, to;
   __device__ void operator()(int64_t r, int32_t c) const { At(to, r, c) = At(from, r, c); }
 };
-struct AddElement {
-  CudaMatrix a, b, out;
-  float scale;
-  __device__ void operator()(int64_t r, int32_t c) const {
-    At(out, r, c) = Fma(scale, At(b, r, c), At(a, r, c));
-  }
-};
 struct AddBiasElement {
   CudaMatrix x;
   const float* bias;
@@ -67,39 +60,9 @@ struct ClampElement {
     At(x, r, c) = MaxOf(-limit, MinOf(limit, At(x, r, c)));
   }
 };
-template <UnaryOp Op>
-struct UnaryElement {
-  CudaMatrix x;
-  __device__ void operator()(int64_t r, int32_t c) const { At(x, r, c) = Unary<Op>(At(x, r, c)); }
-};
-template <UnaryOp Op>
-struct GatedElement {
-  CudaMatrix gate, up, out;
-  __device__ void operator()(int64_t r, int32_t c) const {
-    At(out, r, c) = Unary<Op>(At(gate, r, c)) * At(up, r, c);
-  }
-};
-struct SwigluClampedElement {
-  CudaMatrix gate, up, out;
-  float limit;
-  __device__ void operator()(int64_t r, int32_t c) const {
-    At(out, r, c) = SwigluClamped(At(gate, r, c), At(up, r, c), limit);
-  }
-};
-struct FinePartsElement {
-  CudaMatrix parts, out;
-  const float* bias;
-  __device__ void operator()(int64_t r, int32_t c) const {
-    const float sum = At(parts, r, c) + At(parts, out.rows + r, c);
-    At(out, r, c) = bias != nullptr ? sum + bias[c] : sum;
-  }
-};
 
 void Copy(CudaMatrix from, CudaMatrix to, CudaStream stream) {
   ForElements(from.rows, from.cols, CopyElement{from, to}, stream);
-}
-void AddScaled(CudaMatrix a, CudaMatrix b, float scale, CudaMatrix out, CudaStream stream) {
-  ForElements(a.rows, a.cols, AddElement{a, b, out, scale}, stream);
 }
 void AddBias(CudaMatrix x, const float* bias, CudaStream stream) {
   ForElements(x.rows, x.cols, AddBiasElement{x, bias}, stream);
@@ -113,20 +76,84 @@ void SoftCap(CudaMatrix x, float cap, CudaStream stream) {
 void Clamp(CudaMatrix x, float limit, CudaStream stream) {
   ForElements(x.rows, x.cols, ClampElement{x, limit}, stream);
 }
-template <UnaryOp Op>
-void UnaryRows(CudaMatrix x, CudaStream stream) {
-  ForElements(x.rows, x.cols, UnaryElement<Op>{x}, stream);
+
+// ---- the same, rounded by the way ---------------------------------------------------------------
+
+// f(row, column) makes an element, keeps it where it belongs and returns it.
+template <int Group, class F>
+__global__ void RoundElements(int32_t rows, int32_t cols, F f, CudaRounding to) {
+  const int32_t groups = cols / Group;
+  const int64_t item = int64_t{blockIdx.x} * (kElementThreads / 32) + threadIdx.x / 32;
+  if (item >= int64_t{rows} * groups) return;
+  const int64_t row = item / groups;
+  RoundValues<Group>(to, row, cols, static_cast<int32_t>(item % groups),
+                     [&](int32_t k) { return f(row, k); });
 }
-template <UnaryOp Op>
-void GatedRows(CudaMatrix gate, CudaMatrix up, CudaMatrix out, CudaStream stream) {
-  ForElements(gate.rows, gate.cols, GatedElement<Op>{gate, up, out}, stream);
+template <int Group, class F>
+void LaunchRoundElements(int32_t rows, int32_t cols, const F& f, const CudaRounding& to,
+                         CudaStream stream) {
+  if (rows == 0) return;
+  const dim3 grid(CeilDiv(int64_t{rows} * (cols / Group), kElementThreads / 32));
+  BATON_LAUNCH((RoundElements<Group, F>), grid, dim3(kElementThreads), 0, stream, rows, cols, f,
+               to);
 }
-void GatedSwigluClamped(CudaMatrix gate, CudaMatrix up, float limit, CudaMatrix out,
+template <class F>
+void ForRoundedElements(int32_t rows, int32_t cols, const F& f, const CudaRounding& to,
                         CudaStream stream) {
-  ForElements(gate.rows, gate.cols, SwigluClampedElement{gate, up, out, limit}, stream);
+  switch (ActivationGroup(to.format)) {
+    case 32:
+      return LaunchRoundElements<32>(rows, cols, f, to, stream);
+    case 256:
+      return LaunchRoundElements<256>(rows, cols, f, to, stream);
+    default:
+      return ForElements(rows, cols, f, stream);
+  }
 }
-void AddFineParts(CudaMatrix parts, const float* bias, CudaMatrix out, CudaStream stream) {
-  ForElements(out.rows, out.cols, FinePartsElement{parts, out, bias}, stream);
+
+struct LoadElement {
+  CudaMatrix x;
+  __device__ float operator()(int64_t r, int32_t c) const { return At(x, r, c); }
+};
+struct AddElement {
+  CudaAddArgs a;
+  __device__ float operator()(int64_t r, int32_t c) const {
+    return At(a.out, r, c) = Fma(a.scale, At(a.b, r, c), At(a.a, r, c));
+  }
+};
+struct ActivateElement {
+  CudaActivateArgs a;
+  __device__ float Activated(float x) const {
+    switch (a.op) {
+#define BATON_CASE(op) \
+  case UnaryOp::op:    \
+    return Unary<UnaryOp::op>(x);
+      BATON_FOR_EACH_UNARY_OP(BATON_CASE)
+#undef BATON_CASE
+    }
+    return x;
+  }
+  __device__ float operator()(int64_t r, int32_t c) const {
+    const float gate = At(a.gate, r, c);
+    float v;
+    if (a.up.data == nullptr) {
+      v = Activated(gate);
+    } else if (a.clamped) {
+      v = SwigluClamped(gate, At(a.up, r, c), a.limit);
+    } else {
+      v = Activated(gate) * At(a.up, r, c);
+    }
+    return At(a.out, r, c) = v;
+  }
+};
+
+void Round(const CudaMatrix& x, const CudaRounding& to, CudaStream stream) {
+  ForRoundedElements(x.rows, x.cols, LoadElement{x}, to, stream);
+}
+void Add(const CudaAddArgs& a, const CudaRounding& to, CudaStream stream) {
+  ForRoundedElements(a.out.rows, a.out.cols, AddElement{a}, to, stream);
+}
+void Activate(const CudaActivateArgs& a, const CudaRounding& to, CudaStream stream) {
+  ForRoundedElements(a.out.rows, a.out.cols, ActivateElement{a}, to, stream);
 }
 
 // ---- embedding ----------------------------------------------------------------------------------
@@ -202,10 +229,10 @@ void Embed(QuantType type, const uint8_t* table, int64_t row_bytes, const int32_
 
 constexpr int kNormChunk = 2048;  // values in shared memory at a time
 
-// Adds the values of a row, or their squares, in the order of ARITHMETIC.md: lanes 0 to 7 have a
-// sum each. All threads get the result.
-template <bool Squares>
-__device__ inline float SumRow(const float* x, int32_t n, float shift) {
+// Adds the n values of a row, or their squares, in the order of ARITHMETIC.md: lanes 0 to 7 have a
+// sum each. value(i) is called once for each. All threads get the result.
+template <bool Squares, class Value>
+__device__ inline float SumRow(int32_t n, const Value& value) {
   __shared__ float chunk[kNormChunk];
   __shared__ float result;
   float sum = 0;
@@ -213,7 +240,7 @@ __device__ inline float SumRow(const float* x, int32_t n, float shift) {
     const int32_t count = n - first < kNormChunk ? n - first : kNormChunk;
     for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count;
          i += static_cast<int32_t>(blockDim.x)) {
-      chunk[i] = x[first + i] - shift;
+      chunk[i] = value(first + i);
     }
     __syncthreads();
     if (threadIdx.x < 8) {
@@ -234,30 +261,64 @@ __device__ inline float SumRow(const float* x, int32_t n, float shift) {
   return all;
 }
 
-template <bool Layer>
-__global__ void NormRow(float eps, CudaMatrix x, const float* weight, const float* bias,
-                        CudaMatrix out) {
-  const float* from = x.data + int64_t{blockIdx.x} * x.stride;
-  float* to = out.data + int64_t{blockIdx.x} * out.stride;
-  const auto n = static_cast<float>(x.cols);
-  const float mean = Layer ? SumRow<false>(from, x.cols, 0) / n : 0.0f;
-  const float square = SumRow<true>(from, x.cols, mean) / n;
-  const float inverse = 1.0f / __builtin_sqrtf(square + eps);
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < x.cols;
-       i += static_cast<int32_t>(blockDim.x)) {
-    float v = (from[i] - mean) * inverse;
-    if (weight != nullptr) v = v * weight[i];
-    if (bias != nullptr) v = v + bias[i];
-    to[i] = v;
+constexpr int kNormThreads = 256;
+
+// Group 0: not rounded.
+template <bool Layer, int Group>
+__global__ void __launch_bounds__(kNormThreads) NormRow(CudaNormArgs a, CudaRounding rounding) {
+  const int64_t row = blockIdx.x;
+  const int32_t cols = a.x.cols;
+  float* x = &At(a.x, row, 0);
+  float* out = &At(a.out, row, 0);
+  const bool sums = a.sum.out.data != nullptr;
+  const auto input = [&](int32_t i) {
+    if (sums) x[i] = Fma(a.sum.scale, At(a.sum.b, row, i), At(a.sum.a, row, i));
+    return x[i];
+  };
+  const auto n = static_cast<float>(cols);
+  float mean = 0, square;
+  if constexpr (Layer) {
+    mean = SumRow<false>(cols, input) / n;
+    square = SumRow<true>(cols, [&](int32_t i) { return x[i] - mean; }) / n;
+  } else {
+    square = SumRow<true>(cols, input) / n;
+  }
+  const float inverse = 1.0f / __builtin_sqrtf(square + a.eps);
+  const auto normed = [&](int32_t i) {
+    float v = (x[i] - mean) * inverse;
+    if (a.weight != nullptr) v = v * a.weight[i];
+    if (a.bias != nullptr) v = v + a.bias[i];
+    return out[i] = v;
+  };
+  const auto threads = static_cast<int32_t>(blockDim.x), thread = static_cast<int32_t>(threadIdx.x);
+  if constexpr (Group == 0) {
+    for (int32_t i = thread; i < cols; i += threads) normed(i);
+  } else {
+    for (int32_t at = thread / 32; at < cols / Group; at += threads / 32) {
+      RoundValues<Group>(rounding, row, cols, at, normed);
+    }
   }
 }
+template <bool Layer, int Group>
+void LaunchNorm(const CudaNormArgs& a, const CudaRounding& rounding, CudaStream stream) {
+  const unsigned threads = a.x.cols <= 256 ? 32 : kNormThreads;
+  BATON_LAUNCH((NormRow<Layer, Group>), dim3(static_cast<unsigned>(a.x.rows)), dim3(threads), 0,
+               stream, a, rounding);
+}
 template <bool Layer>
-void Norm(float eps, CudaMatrix x, const float* weight, const float* bias, CudaMatrix out,
-          CudaStream stream) {
-  if (x.rows == 0) return;
-  const unsigned threads = x.cols <= 256 ? 32 : 256;
-  BATON_LAUNCH(NormRow<Layer>, dim3(static_cast<unsigned>(x.rows)), dim3(threads), 0, stream, eps,
-               x, weight, bias, out);
+void NormOf(const CudaNormArgs& a, const CudaRounding& rounding, CudaStream stream) {
+  switch (ActivationGroup(rounding.format)) {
+    case 32:
+      return LaunchNorm<Layer, 32>(a, rounding, stream);
+    case 256:
+      return LaunchNorm<Layer, 256>(a, rounding, stream);
+    default:
+      return LaunchNorm<Layer, 0>(a, rounding, stream);
+  }
+}
+void Norm(const CudaNormArgs& args, const CudaRounding& rounding, CudaStream stream) {
+  if (args.x.rows == 0) return;
+  args.layer ? NormOf<true>(args, rounding, stream) : NormOf<false>(args, rounding, stream);
 }
 
 // ---- rotation -----------------------------------------------------------------------------------
@@ -306,21 +367,15 @@ void Rope(const float* cos_sin, int32_t half, int32_t head_dim, int32_t offset, 
 
 void FillCudaRows(CudaApi& api) {
   api.embed = Embed;
-  api.rms_norm = Norm<false>;
-  api.layer_norm = Norm<true>;
+  api.round = Round;
+  api.add = Add;
+  api.norm = Norm;
+  api.activate = Activate;
   api.copy = Copy;
-  api.add_scaled = AddScaled;
   api.add_bias = AddBias;
   api.scale = ScaleBy;
   api.soft_cap = SoftCap;
   api.clamp = Clamp;
-#define BATON_FILL_UNARY(op)                                         \
-  api.unary[static_cast<int>(UnaryOp::op)] = UnaryRows<UnaryOp::op>; \
-  api.gated[static_cast<int>(UnaryOp::op)] = GatedRows<UnaryOp::op>;
-  BATON_FOR_EACH_UNARY_OP(BATON_FILL_UNARY)
-#undef BATON_FILL_UNARY
-  api.gated_swiglu_clamped = GatedSwigluClamped;
-  api.add_fine_parts = AddFineParts;
   api.rope_table = RopeTable;
   api.rope_halves = Rope<true>;
   api.rope_interleaved = Rope<false>;

@@ -223,6 +223,20 @@ __device__ inline void AddSuperBlock(const MatMulTile<Block>& tile, const LanePl
   }
 }
 
+// Adds to each row's outputs those of the row beside it, whose lane is four away.
+__device__ inline void AddRowsBeside(WarpFloats& out) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        out.v[i][j][e] += __shfl_xor_sync(kAllLanes, out.v[i][j][e], 4);
+      }
+    }
+  }
+}
+
 template <class Block>
 __global__ void __launch_bounds__(kTileThreads) TileMatMul(CudaMatMulArgs a) {
   __shared__ MatMulTile<Block> tile;
@@ -260,12 +274,13 @@ __global__ void __launch_bounds__(kTileThreads) TileMatMul(CudaMatMulArgs a) {
     __syncthreads();
   }
 
+  if (a.fine) AddRowsBeside(out);
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
 #pragma unroll
     for (int e = 0; e < 4; e += 2) {
       const int row = first_row + place.Row(i, e);
-      if (row >= slice.count) continue;
+      if (row >= slice.count || (a.fine && row % 2 != 0)) continue;
       float* to = a.out + slice.OutRow(a, row) * a.out_stride;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {

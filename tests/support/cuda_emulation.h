@@ -270,6 +270,7 @@ inline void Finish(void* stream) {
 // Launches that are noted in place of run, while a stream is recorded.
 using Recording = std::vector<std::function<void()>>;
 inline constinit thread_local Recording* recording = nullptr;
+inline constinit thread_local int launches = 0;  // of this thread, noted ones too
 inline void RefuseWhileRecording(const char* what) {
   if (recording == nullptr) return;
   std::fprintf(stderr, "CUDA emulation: %s while work is recorded\n", what);
@@ -306,6 +307,7 @@ void RunGrid(dim3 grid, dim3 block, size_t shared_bytes, const F& body) {
 template <class F>
 void Launch(dim3 grid, dim3 block, size_t shared_bytes, void* stream, const F& body) {
   Finish(stream);
+  ++launches;
   if (recording == nullptr) return RunGrid(grid, block, shared_bytes, body);
   recording->push_back([=] { RunGrid(grid, block, shared_bytes, body); });
 }

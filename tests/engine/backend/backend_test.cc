@@ -306,8 +306,8 @@ TEST_P(BackendTest, AttentionIsRightAndTheSameHoweverItIsDivided) {
 // ---- products -----------------------------------------------------------------------------------
 
 TEST_P(BackendTest, ProductsThatShareAnInput) {
-  const int32_t rows = 5, in = 256;
-  Matrix x = RandomMatrix(rows, in, 1), bias = RandomMatrix(1, 40, 2);
+  const int32_t in = 256;
+  Matrix x = RandomMatrix(40, in, 1), bias = RandomMatrix(1, 40, 2);
   const Weight bias_weight = FloatsAsWeight(bias.values.data());
   const std::vector<std::pair<QuantType, int>> shapes = {{QuantType::kQ4_0, 48},
                                                          {QuantType::kQ4_K, 40},
@@ -334,13 +334,14 @@ TEST_P(BackendTest, ProductsThatShareAnInput) {
       return outs;
     };
     const std::vector<Matrix> want = multiply(*scalar_, x.View());
-    const std::vector<Matrix> got = multiply(*backend_, x.View());
-    const std::vector<Matrix> alone = multiply(*backend_, x.View().Rows(2, 1));
-    for (size_t i = 0; i < shapes.size(); ++i) {
-      ExpectSameBits(got[i], want[i], "all rows");
-      EXPECT_EQ(std::memcmp(alone[i].values.data(),
-                            want[i].values.data() + int64_t{2} * want[i].cols, want[i].cols * 4),
-                0);
+    for (const int32_t rows : {1, 2, 5, 40}) {
+      const std::vector<Matrix> got = multiply(*backend_, x.View().Rows(0, rows));
+      for (size_t i = 0; i < shapes.size(); ++i) {
+        EXPECT_EQ(std::memcmp(got[i].values.data(), want[i].values.data(),
+                              got[i].values.size() * sizeof(float)),
+                  0)
+            << rows << " rows, " << kernels::TraitsOf(shapes[i].first).name;
+      }
     }
   }
 }
@@ -625,8 +626,107 @@ TEST_P(BackendTest, RowOperations) {
              want.View().Columns(1, cols));
       op.run(*backend_, x.View().Columns(4, cols), b.View().Columns(0, cols),
              got.View().Columns(1, cols));
+      EXPECT_TRUE(backend_->Sync().ok());
       ExpectSameBits(got, want, fmt::format("{}, {} columns", op.name, cols));
     }
+  }
+}
+
+// What a product or a norm follows may be done in its kernel: the same bits for all who read it,
+// whatever comes between.
+TEST_P(BackendTest, OperationsThatMeetAProduct) {
+  const int32_t rows = 3, cols = 512;
+  Matrix weights = RandomMatrix(2, cols, 3);
+  const Weight norm_weight = FloatsAsWeight(weights.Row(0)),
+               norm_bias = FloatsAsWeight(weights.Row(1));
+  std::vector<RowOperation> operations = RowOperations(norm_weight, norm_bias);
+  for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
+    operations.push_back({"norm of a sum", [&, kind](Backend& b, auto x, auto y, auto out) {
+                            b.Add(x, y, 0.5f, x);  // a residual: into the matrix it adds to
+                            b.Norm(kind, 1e-5f, x, &norm_weight, nullptr, out);
+                          }});
+    operations.push_back({"norm of another", [kind](Backend& b, auto x, auto y, auto out) {
+                            b.Add(x, y, 0.5f, y);
+                            b.Norm(kind, 1e-5f, x, nullptr, nullptr, out);
+                          }});
+  }
+  struct Product {
+    QuantType type;
+    bool fine;
+  };
+  for (const Product& p : {Product{QuantType::kQ8_0, false}, Product{QuantType::kQ4_0, true},
+                           Product{QuantType::kQ4_K, false}, Product{QuantType::kQ6_K, true},
+                           Product{QuantType::kF32, false}}) {
+    TestWeight mine = RandomWeight(*backend_, p.type, cols, 9, 1, 4);
+    TestWeight theirs = RandomWeight(*scalar_, p.type, cols, 9, 1, 4);
+    for (const RowOperation& op : operations) {
+      struct All {
+        Matrix x = RandomMatrix(rows, cols, 1), y = RandomMatrix(rows, cols, 2);
+        Matrix made{rows, cols}, out{rows, 9};
+      };
+      const auto run = [&](Backend& backend, const Weight& weight) {
+        All all;
+        const MatMulTarget target{&weight, nullptr, all.out.View()};
+        op.run(backend, all.x.View(), all.y.View(), all.made.View());
+        p.fine ? backend.FineMatMul(all.made.View(), {&target, 1})
+               : backend.MatMul(all.made.View(), {&target, 1});
+        EXPECT_TRUE(backend.Sync().ok());
+        return all;
+      };
+      const All got = run(*backend_, mine.weight), want = run(*scalar_, theirs.weight);
+      const std::string what = fmt::format("{}, {}", op.name, kernels::TraitsOf(p.type).name);
+      ExpectSameBits(got.out, want.out, what);
+      ExpectSameBits(got.made, want.made, what);
+      ExpectSameBits(got.x, want.x, what);
+      ExpectSameBits(got.y, want.y, what);
+    }
+  }
+}
+
+TEST(CudaBackendTest, OperationsShareKernels) {
+  const auto backend = *CudaBackend::Open(baton::testing::EmulatedCuda(), 0);
+  Matrix x = RandomMatrix(1, 256, 1), branch = RandomMatrix(1, 256, 2), normed(1, 256);
+  Matrix out(1, 8), out2(1, 8);
+  const TestWeight w = RandomWeight(*backend, QuantType::kQ4_K, 256, 8, 1, 3);
+  const TestWeight floats = RandomWeight(*backend, QuantType::kF32, 256, 8, 1, 4);
+  const MatMulTarget targets[] = {{&w.weight, nullptr, out.View()},
+                                  {&w.weight, nullptr, out2.View()}};
+  const MatMulTarget float_target = {&floats.weight, nullptr, out.View()};
+  const auto norm = [&] {
+    backend->Norm(NormKind::kRms, 1e-5f, x.View(), nullptr, nullptr, normed.View());
+  };
+  const struct {
+    const char* name;
+    int kernels;
+    std::function<void()> run;
+  } cases[] = {
+      {"residual, norm, rounding; two products", 3,
+       [&] {
+         backend->Add(x.View(), branch.View(), 1, x.View());
+         norm();
+         backend->FineMatMul(normed.View(), targets);
+       }},
+      {"activation, rounding; a product", 2,
+       [&] {
+         backend->GatedActivation({}, x.View(), branch.View(), branch.View());
+         backend->MatMul(branch.View(), {targets, 1});
+       }},
+      {"norm; a product of floats", 2,
+       [&] {
+         norm();
+         backend->MatMul(normed.View(), {&float_target, 1});
+       }},
+      {"norm; rounding of another matrix; a product", 3,
+       [&] {
+         norm();
+         backend->MatMul(x.View(), {targets, 1});
+       }},
+  };
+  for (const auto& c : cases) {
+    const int before = cuda_emulation::launches;
+    c.run();
+    EXPECT_TRUE(backend->Sync().ok());
+    EXPECT_EQ(cuda_emulation::launches - before, c.kernels) << c.name;
   }
 }
 

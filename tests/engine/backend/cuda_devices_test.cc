@@ -33,6 +33,7 @@ cudaDeviceProp Device(const char* name, char uuid_byte, int major, int minor) {
 class CudaDevicesTest : public ::testing::Test {
  protected:
   CudaDevicesTest() {
+    host() = {};  // other tests have opened devices
     host().devices = {Device("First", 0x11, 9, 0), Device("Second", 0x12, 8, 6)};
   }
   ~CudaDevicesTest() override { host() = {}; }

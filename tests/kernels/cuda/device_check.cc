@@ -101,7 +101,8 @@ struct Product {
 // The same on the device, rounding included.
 class DeviceProduct {
  public:
-  DeviceProduct(const Device& device, const Product& p) : device_(device), args_(), round_() {
+  DeviceProduct(const Device& device, const Product& p)
+      : device_(device), args_(), x_(), rounding_() {
     const int64_t row_bytes = DeviceRowBytes(p.type, p.cols);
     std::vector<uint8_t> laid_out(p.outs * row_bytes);
     for (int32_t n = 0; n < p.outs; ++n) {
@@ -123,7 +124,8 @@ class DeviceProduct {
                     device.Allocate<int16_t>(rows * cols / 16), stride},
         .out = device.Allocate<float>(rows * p.outs),
         .out_stride = p.outs};
-    round_ = {.x = {x, p.rows, p.cols, p.cols}, .format = p.format(), .rounded = args_.rounded};
+    x_ = {x, p.rows, p.cols, p.cols};
+    rounding_ = {.format = p.format(), .rows = args_.rounded};
     rounds_ = p.group() > 0;
     device.Wait();
   }
@@ -138,7 +140,7 @@ class DeviceProduct {
   DeviceProduct& operator=(const DeviceProduct&) = delete;
 
   void Queue() const {
-    if (rounds_) device_.api.round(round_, device_.stream);
+    if (rounds_) device_.api.round(x_, rounding_, device_.stream);
     device_.api.matmul(args_, device_.stream);
   }
   std::vector<float> Result() const {
@@ -153,7 +155,8 @@ class DeviceProduct {
  private:
   const Device& device_;
   CudaMatMulArgs args_;
-  CudaRoundArgs round_;
+  CudaMatrix x_;
+  CudaRounding rounding_;
   bool rounds_ = false;
 };
 
