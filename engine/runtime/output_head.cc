@@ -25,6 +25,20 @@ void GatherNormalized(const BatchContext& batch, const WeightSet& weights,
 
 }  // namespace
 
+bool OutputHead::WantsAllRows(const MicroBatch& micro_batch) {
+  const std::vector<OutputRow>& outputs = micro_batch.outputs;
+  if (outputs.size() > kOutputRows || std::ssize(outputs) != micro_batch.rows()) return false;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].row != static_cast<int32_t>(i)) return false;
+  }
+  return true;
+}
+
+Activations OutputHead::Logits(const BatchContext& batch, size_t rows) const {
+  return batch.scratch.View(Buffer::kLogits, static_cast<int32_t>(rows),
+                            batch.hyperparams.vocab_size);
+}
+
 Activations OutputHead::ComputeLogits(const BatchContext& batch, std::span<const OutputRow> outputs,
                                       Activations hidden) const {
   const HyperParams& h = batch.hyperparams;
@@ -32,7 +46,7 @@ Activations OutputHead::ComputeLogits(const BatchContext& batch, std::span<const
   const Activations normed = batch.scratch.View(Buffer::kOutputNormed, rows, h.hidden_size);
   GatherNormalized(batch, weights_, outputs, hidden, normed);
 
-  const Activations logits = batch.scratch.View(Buffer::kLogits, rows, h.vocab_size);
+  const Activations logits = Logits(batch, outputs.size());
   const MatMulTarget target = {&weights_.At(TensorRole::kOutput),
                                weights_.Find(TensorRole::kOutputBias), logits};
   batch.backend.MatMul(normed, {&target, 1});
@@ -88,6 +102,8 @@ absl::Status OutputHead::Run(const BatchContext& batch, const MicroBatch& micro_
                              Activations hidden, std::vector<RowResult>& results) {
   const std::span<const OutputRow> outputs = micro_batch.outputs;
   results.resize(outputs.size());
+  if (WantsAllRows(micro_batch))
+    return Answer(batch, outputs, Logits(batch, outputs.size()), results);
   for (size_t begin = 0; begin < outputs.size(); begin += kOutputRows) {
     const auto some = outputs.subspan(begin, std::min<size_t>(kOutputRows, outputs.size() - begin));
     const Activations logits = ComputeLogits(batch, some, hidden);

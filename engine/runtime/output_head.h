@@ -17,14 +17,19 @@ class OutputHead {
  public:
   explicit OutputHead(const WeightSet& weights) : weights_(weights) {}
 
+  // Whether each row wants output. Then logits follow from the rows as the layers do, and are part
+  // of the work that a backend may repeat: ComputeLogits comes before Run, which does it otherwise.
+  static bool WantsAllRows(const MicroBatch& micro_batch);
+  // Of some wanted rows, in backend memory.
+  Activations ComputeLogits(const BatchContext& batch, std::span<const OutputRow> outputs,
+                            Activations hidden) const;
+
   // hidden [rows, hidden_size] -> a result for each of the batch's outputs.
   absl::Status Run(const BatchContext& batch, const MicroBatch& micro_batch, Activations hidden,
                    std::vector<RowResult>& results);
 
  private:
-  // Of some wanted rows, in backend memory.
-  Activations ComputeLogits(const BatchContext& batch, std::span<const OutputRow> outputs,
-                            Activations hidden) const;
+  Activations Logits(const BatchContext& batch, size_t rows) const;
   // The answers that a device's summaries give, where it makes any; true for those. The other rows
   // are fetched.
   absl::StatusOr<std::vector<bool>> AnswerFromSummaries(const BatchContext& batch,

@@ -95,7 +95,7 @@ struct Stage::Impl {
   bool rotates_windows = false;    // … that of window layers
   std::vector<std::string> warnings;
   BatchLayout layout;  // of the micro-batch that runs
-  std::unique_ptr<RepeatedWork> repeated_layers;
+  std::unique_ptr<RepeatedWork> repeated_layers, repeated_with_logits;
   struct Leaving {
     int32_t rows = 0, cols = 0;
     std::unique_ptr<HostCopy> copy;
@@ -114,7 +114,7 @@ struct Stage::Impl {
   BatchContext MakeContext(const MicroBatch& batch);
   void MakeRopeTables(BatchContext& context) const;
   void Embed(const BatchContext& context, const MicroBatch& batch, Activations hidden);
-  void RunLayers(BatchContext& context, Activations hidden);
+  void RunLayers(BatchContext& context, const MicroBatch& batch, Activations hidden);
   // From the micro-batch or the stage before to the last layer's hidden states.
   Activations Compute(BatchContext& context, const MicroBatch& batch, const HiddenStates* input);
 
@@ -233,12 +233,14 @@ void Stage::Impl::Embed(const BatchContext& context, const MicroBatch& batch, Ac
   }
 }
 
-void Stage::Impl::RunLayers(BatchContext& context, Activations hidden) {
-  backend->Repeat(layout, repeated_layers, [&] {
+void Stage::Impl::RunLayers(BatchContext& context, const MicroBatch& batch, Activations hidden) {
+  const bool with_logits = last() && OutputHead::WantsAllRows(batch);
+  backend->Repeat(layout, with_logits ? repeated_with_logits : repeated_layers, [&] {
     MakeRopeTables(context);
     for (int32_t i = spec.layers.begin; i < spec.layers.end; ++i) {
       RunDecoderLayer(context, {hyperparams.layers[i], weights.layer(i), cache.layer(i)}, hidden);
     }
+    if (with_logits) head->ComputeLogits(context, batch.outputs, hidden);
   });
 }
 
@@ -296,7 +298,7 @@ Activations Stage::Impl::Compute(BatchContext& context, const MicroBatch& batch,
   } else {
     backend->FromHost(input->values.data(), hidden);
   }
-  RunLayers(context, hidden);
+  RunLayers(context, batch, hidden);
   return hidden;
 }
 

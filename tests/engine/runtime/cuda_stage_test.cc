@@ -150,6 +150,33 @@ TEST_F(CudaStageTest, HiddenStatesLeaveWhileTheNextMicroBatchComputes) {
   finish(batches[1]);
 }
 
+// Where every row wants output, logits are part of what is recorded.
+TEST_F(CudaStageTest, RecordsTheOutputHead) {
+  const auto decode = [&](LocalPipeline& pipeline, int32_t position) {
+    MicroBatch batch;
+    for (int32_t sequence : {0, 1}) {
+      batch.tokens.push_back(5 + position + 40 * sequence);
+      batch.sequences.push_back(
+          {.first_position = position, .num_rows = 1, .kv_blocks = {sequence}});
+      OutputRow& output = batch.outputs.emplace_back();
+      output.row = sequence;
+      output.sampling.temperature = 0;
+    }
+    return *pipeline.Run(batch);
+  };
+  int launches = 0;
+  for (int32_t position = 0; position < 5; ++position) {
+    const std::vector<RowResult> want = decode(*on_cpu_, position);
+    launches = -cuda_emulation::launches;
+    const std::vector<RowResult> got = decode(*on_cuda_, position);
+    launches += cuda_emulation::launches;
+    ASSERT_EQ(got.size(), 2u);
+    for (size_t i : {0, 1}) ExpectSame(got[i], want[i]);
+  }
+  EXPECT_EQ(cuda_emulation::host.replays, 2 * 3);
+  EXPECT_LE(launches, 6);  // the embedding, hidden states set aside, best logits
+}
+
 TEST_F(CudaStageTest, MemoryThatMovesEndsRecordings) {
   Step(0, 2, 6);
   const int replays = cuda_emulation::host.replays;
