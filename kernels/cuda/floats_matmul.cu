@@ -1,8 +1,9 @@
 // Products with weights that are floats: each output has eight sums, one a lane (ARITHMETIC.md,
 // "Float weights"), so eight lanes make an output and add up their sums at the end.
 //
-// Tiles of both sides pass through shared memory: loads from device memory are 16 bytes wide, and
-// many rows share them.
+// Tiles of both sides pass through shared memory: loads from device memory are 16 bytes wide and
+// many rows share them; those of the next tile are under way while this one is multiplied. There
+// the four values that a lane takes from 32 columns lie together, for loads of 16 bytes as well.
 #include "kernels/cuda/row_matmul.cuh"
 
 namespace baton::kernels {
@@ -10,78 +11,156 @@ inline namespace BATON_ISA_NAMESPACE {
 namespace {
 
 constexpr int kFloatThreads = 256;
-constexpr int kFloatColumns = 128;              // of a tile
-constexpr int kFloatPitch = kFloatColumns + 8;  // floats: four rows' lanes lie in different banks
 
 // What a block of threads makes: its 32 groups of eight lanes are XGroups by WGroups, each with X
 // by W outputs, those of a group as far apart as there are groups.
-template <int W, int X, int XGroups>
+template <int W, int X, int XGroups, int Columns>
 struct FloatShape {
   static constexpr int kW = W, kX = X, kXGroups = XGroups, kWGroups = kFloatThreads / 8 / XGroups;
   static constexpr int kOuts = W * kWGroups, kRows = X * XGroups;
-};
-using OneRow = FloatShape<1, 1, 1>;
-using FewRows = FloatShape<1, 4, 1>;
-using ManyRows = FloatShape<4, 4, 4>;
+  static constexpr int kColumns = Columns;  // of a tile
 
-// Eight values from p on, as floats; zeros from `count` on.
-template <class Block>
-__device__ inline void LoadEight(const uint8_t* p, int count, float* to) {
-  constexpr int kBytes = sizeof(Block);
-  alignas(16) Block values[8];
-  if (count >= 8 && reinterpret_cast<uintptr_t>(p) % 16 == 0) {
+  // Of the four groups of a warp two share their rows and two their weights, where there are many
+  // of both: what they share is loaded once.
+  __device__ static int XGroup(int group) {
+    return XGroups == 1 ? 0 : group % 2 + group / 4 % (XGroups / 2) * 2;
+  }
+  __device__ static int WGroup(int group) {
+    return XGroups == 1 ? group : group / 2 % 2 + group / (2 * XGroups) * 2;
+  }
+};
+using OneRow = FloatShape<1, 1, 1, 128>;
+using FewRows = FloatShape<1, 4, 1, 128>;
+using SomeRows = FloatShape<4, 4, 4, 64>;
+using ManyRows = FloatShape<8, 8, 4, 64>;
+
+// Four floats side by side.
+struct alignas(16) FourFloats {
+  float v[4];
+};
+
+// Rows of a tile in shared memory: of 32 columns, the four values (lane, lane + 8, ...) of each
+// lane. The pad of each 32 keeps the eights that a warp stores in different banks.
+template <int Rows, int Columns>
+struct FloatTile {
+  FourFloats v[Rows][Columns / 32][8 + 1];
+
+  __device__ FourFloats At(int row, int of_32, int lane) const { return v[row][of_32][lane]; }
+};
+
+// A thread's share of a tile on its way to shared memory, eights of neighbouring columns.
+template <class Block, int Rows, int Columns>
+class FloatTileLoad {
+ public:
+  // row(i) is where row i of the tile begins; the columns are [first, first + Columns) of `cols`.
+  template <class Row>
+  __device__ void Start(int first, int cols, const Row& row) {
 #pragma unroll
-    for (int i = 0; i < 8 * kBytes / 16; ++i) {
-      reinterpret_cast<uint4*>(values)[i] = reinterpret_cast<const uint4*>(p)[i];
+    for (int n = 0; n < kEightsOfThread; ++n) {
+      const int i = static_cast<int>(threadIdx.x) + n * kFloatThreads;
+      const int column = first + i % kEights * 8;
+      if (i < Rows * kEights && column < cols) {
+        LoadEight(row(i / kEights) + int64_t{column} * sizeof(Block), cols - column, eights_[n]);
+      }
+    }
+  }
+  __device__ void Store(FloatTile<Rows, Columns>& to) const {
+#pragma unroll
+    for (int n = 0; n < kEightsOfThread; ++n) {
+      const int i = static_cast<int>(threadIdx.x) + n * kFloatThreads;
+      if (i >= Rows * kEights) continue;
+      const int eight = i % kEights;
+#pragma unroll
+      for (int lane = 0; lane < 8; ++lane) {
+        to.v[i / kEights][eight / 4][lane].v[eight % 4] = Unpack(eights_[n].v[lane], 0);
+      }
+    }
+  }
+
+ private:
+  static constexpr int kEights = Columns / 8;
+  static constexpr int kEightsOfThread = (Rows * kEights + kFloatThreads - 1) / kFloatThreads;
+  struct alignas(16) Eight {
+    Block v[8];
+  };
+
+  // Zeros from `count` on.
+  __device__ static void LoadEight(const uint8_t* p, int count, Eight& to) {
+    if (count >= 8 && reinterpret_cast<uintptr_t>(p) % 16 == 0) {
+#pragma unroll
+      for (int i = 0; i < static_cast<int>(sizeof(Eight) / 16); ++i) {
+        reinterpret_cast<uint4*>(&to)[i] = reinterpret_cast<const uint4*>(p)[i];
+      }
+      return;
     }
 #pragma unroll
-    for (int i = 0; i < 8; ++i) to[i] = Unpack(values[i], 0);
-    return;
+    for (int i = 0; i < 8; ++i)
+      to.v[i] = i < count ? reinterpret_cast<const Block*>(p)[i] : Block{};
   }
-  for (int i = 0; i < 8; ++i)
-    to[i] = i < count ? Unpack(reinterpret_cast<const Block*>(p)[i], 0) : 0.0f;
-}
+
+  Eight eights_[kEightsOfThread] = {};
+};
+
+template <class Shape>
+struct FloatSums {
+  float v[Shape::kW][Shape::kX] = {};
+  int w_group, x_group, lane;
+
+  // Columns [32 * of_32, ...) of the tile, `steps` eights of them.
+  template <class WTile, class XTile>
+  __device__ void Add(const WTile& w_tile, const XTile& x_tile, int of_32, int steps) {
+    FourFloats x[Shape::kX];
+#pragma unroll
+    for (int j = 0; j < Shape::kX; ++j)
+      x[j] = x_tile.At(x_group + j * Shape::kXGroups, of_32, lane);
+#pragma unroll
+    for (int i = 0; i < Shape::kW; ++i) {
+      const FourFloats w = w_tile.At(w_group + i * Shape::kWGroups, of_32, lane);
+#pragma unroll
+      for (int step = 0; step < 4; ++step) {
+        if (step >= steps) break;
+#pragma unroll
+        for (int j = 0; j < Shape::kX; ++j) v[i][j] = Fma(w.v[step], x[j].v[step], v[i][j]);
+      }
+    }
+  }
+};
 
 template <class Block, class Shape>
 __global__ void __launch_bounds__(kFloatThreads) FloatMatMul(CudaMatMulArgs a) {
-  __shared__ float w_tile[Shape::kOuts][kFloatPitch];
-  __shared__ float x_tile[Shape::kRows][kFloatPitch];
+  constexpr int kColumns = Shape::kColumns;
+  __shared__ FloatTile<Shape::kOuts, kColumns> w_tile;
+  __shared__ FloatTile<Shape::kRows, kColumns> x_tile;
   const MatMulSlice slice(a);
   const int first_row = static_cast<int>(blockIdx.y) * Shape::kRows;
   if (first_row >= slice.count) return;
   const int first_out = static_cast<int>(blockIdx.x) * Shape::kOuts;
+  const auto weight_row = [&](int i) { return slice.WeightRow(a, first_out + i); };
+  const auto x_row = [&](int i) {
+    const int row = first_row + i < slice.count ? first_row + i : slice.count - 1;
+    return reinterpret_cast<const uint8_t*>(a.x + slice.XRow(a, row) * a.x_stride);
+  };
   const int lane = static_cast<int>(threadIdx.x) % 8, group = static_cast<int>(threadIdx.x) / 8;
-  const int x_group = group % Shape::kXGroups, w_group = group / Shape::kXGroups;
+  const int w_group = Shape::WGroup(group), x_group = Shape::XGroup(group);
 
-  float sums[Shape::kW][Shape::kX] = {};
-  for (int k = 0; k < a.cols; k += kFloatColumns) {
-    constexpr int kEights = kFloatColumns / 8;
-    for (int i = static_cast<int>(threadIdx.x); i < (Shape::kOuts + Shape::kRows) * kEights;
-         i += kFloatThreads) {
-      const int row = i / kEights, column = k + i % kEights * 8;
-      if (column >= a.cols) continue;
-      if (row < Shape::kOuts) {
-        LoadEight<Block>(slice.WeightRow(a, first_out + row) + column * sizeof(Block),
-                         a.cols - column, &w_tile[row][column - k]);
-      } else {
-        const int x_row = first_row + row - Shape::kOuts;
-        const float* from =
-            a.x + slice.XRow(a, x_row < slice.count ? x_row : slice.count - 1) * a.x_stride;
-        LoadEight<BlockF32>(reinterpret_cast<const uint8_t*>(from + column), a.cols - column,
-                            &x_tile[row - Shape::kOuts][column - k]);
-      }
-    }
+  FloatSums<Shape> sums = {.w_group = w_group, .x_group = x_group, .lane = lane};
+  FloatTileLoad<Block, Shape::kOuts, kColumns> w_load;
+  FloatTileLoad<BlockF32, Shape::kRows, kColumns> x_load;
+  w_load.Start(0, a.cols, weight_row);
+  x_load.Start(0, a.cols, x_row);
+  for (int k = 0; k < a.cols; k += kColumns) {
+    w_load.Store(w_tile);
+    x_load.Store(x_tile);
     __syncthreads();
-    const int count = a.cols - k < kFloatColumns ? a.cols - k : kFloatColumns;
-    for (int c = lane; c < (count + 7) / 8 * 8; c += 8) {
-      float x[Shape::kX];
+    w_load.Start(k + kColumns, a.cols, weight_row);
+    x_load.Start(k + kColumns, a.cols, x_row);
+    const int eights = (a.cols - k + 7) / 8;
 #pragma unroll
-      for (int j = 0; j < Shape::kX; ++j) x[j] = x_tile[x_group + j * Shape::kXGroups][c];
-#pragma unroll
-      for (int i = 0; i < Shape::kW; ++i) {
-        const float w = w_tile[w_group + i * Shape::kWGroups][c];
-#pragma unroll
-        for (int j = 0; j < Shape::kX; ++j) sums[i][j] = Fma(w, x[j], sums[i][j]);
+    for (int of_32 = 0; of_32 < kColumns / 32; ++of_32) {
+      if (eights >= 4 * (of_32 + 1)) {
+        sums.Add(w_tile, x_tile, of_32, 4);
+      } else {
+        sums.Add(w_tile, x_tile, of_32, eights - 4 * of_32);
       }
     }
     __syncthreads();
@@ -91,7 +170,7 @@ __global__ void __launch_bounds__(kFloatThreads) FloatMatMul(CudaMatMulArgs a) {
   for (int i = 0; i < Shape::kW; ++i) {
 #pragma unroll
     for (int j = 0; j < Shape::kX; ++j) {
-      float sum = SumOfEight(sums[i][j]);
+      float sum = SumOfEight(sums.v[i][j]);
       const int n = first_out + w_group + i * Shape::kWGroups;
       const int row = first_row + x_group + j * Shape::kXGroups;
       if (lane != 0 || n >= a.outs || row >= slice.count) continue;
@@ -112,6 +191,7 @@ template <class Block>
 void FloatMatMulOf(const CudaMatMulArgs& a, CudaStream stream) {
   if (a.rows == 1) return LaunchFloatMatMul<Block, OneRow>(a, stream);
   if (a.rows <= FewRows::kRows) return LaunchFloatMatMul<Block, FewRows>(a, stream);
+  if (a.rows <= SomeRows::kRows) return LaunchFloatMatMul<Block, SomeRows>(a, stream);
   LaunchFloatMatMul<Block, ManyRows>(a, stream);
 }
 
