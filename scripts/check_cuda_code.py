@@ -4,10 +4,13 @@ have them, and how many registers they take. Needs nvcc on PATH, no GPU.
 
   check_cuda_code.py                  the intermediate language (PTX); a test where there is nvcc
   check_cuda_code.py --sass ARCH      the machine code of one architecture (90); needs cuobjdump
-  check_cuda_code.py --registers ARCH,ARCH   a table of registers and spilled bytes, as in docs/cuda.md
+  check_cuda_code.py --registers ARCH,ARCH   a table of registers and spilled bytes, as in docs/cuda.md. Takes minutes for
+                                      an architecture; what was compiled is kept in build/cuda_code until a kernel
+                                      changes, so that it may be interrupted and goes on
 """
 import argparse
 import concurrent.futures
+import hashlib
 import os
 import pathlib
 import re
@@ -15,9 +18,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "kernels/cuda").glob("*.cu"))
+INCLUDED = sorted([*(ROOT / "kernels").glob("*.h"), *(ROOT / "kernels/cuda").glob("*.*h")])
+KEPT = ROOT / "build/cuda_code"
 FLAGS = ["-std=c++20", f"-I{ROOT}", "--fmad=false", "--expt-relaxed-constexpr", "-Werror=all-warnings",
          "-DBATON_ISA_NAMESPACE=cuda", '-DBATON_CUDA_ARCHITECTURES="none"']
 
@@ -94,16 +100,32 @@ def check_sass(folder, arch):
     return check(list(kernels_of(text, r"^\s*Function : (\w+)")), 1)
 
 
+def registers_said(folder, source, arch):
+    """What ptxas says of a source, from an earlier run where nothing has changed."""
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in [source, *INCLUDED])).hexdigest()[:16]
+    kept = KEPT / f"{source.stem}.{arch}.{digest}.txt"
+    if kept.exists():
+        return kept.read_text()
+    began = time.monotonic()
+    job = (source, ["-cubin", f"-arch=sm_{arch}", "-Xptxas", "-v"], folder / f"{source.stem}.{arch}.cubin")
+    said = compile_all([job])[0]
+    KEPT.mkdir(parents=True, exist_ok=True)
+    kept.write_text(said)
+    print(f"{source.name} for {arch}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    return said
+
+
 def table_of_registers(folder, architectures):
-    jobs = [(source, ["-cubin", f"-arch=sm_{arch}", "-Xptxas", "-v"], folder / f"{source.stem}.{arch}.cubin")
-            for arch in architectures for source in SOURCES]
+    jobs = [(source, arch) for arch in architectures for source in SOURCES]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        outputs = list(pool.map(lambda job: registers_said(folder, *job), jobs))
     used = {name: [] for name, _ in FAMILIES}  # (registers, spilled bytes, architecture)
-    for (_, flags, _), said in zip(jobs, compile_all(jobs)):
+    for (_, arch), said in zip(jobs, outputs):
         for name, about in kernels_of(said, r"Compiling entry function '(\w+)'"):
             family = next(f for f, pattern in FAMILIES if re.search(pattern, name))
             registers = int(re.search(r"Used (\d+) registers", about)[1])
             spilled = int(re.search(r"(\d+) bytes spill stores", about)[1])
-            used[family].append((registers, spilled, flags[1].removeprefix("-arch=sm_")))
+            used[family].append((registers, spilled, arch))
     print("| kernels | how many | registers | most bytes spilled |\n|---|---|---|---|")
     for family, all_used in used.items():
         if not all_used:
