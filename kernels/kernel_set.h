@@ -164,7 +164,9 @@ KernelSet Overlay(const KernelSet& base, const KernelSet& over);
 // their architecture.
 void FillScalar(KernelSet& set);
 void FillAvx2(KernelSet& set);
+void FillAvxVnni(KernelSet& set);
 void FillAvx512(KernelSet& set);
+void FillAmx(KernelSet& set);
 void FillNeon(KernelSet& set);
 
 }  // namespace baton::kernels

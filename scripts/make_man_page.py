@@ -10,7 +10,7 @@ EXIT_CODES = (
     (75, "overloaded, try again"), (77, "not allowed"), (124, "deadline passed"), (130, "interrupted"),
 )
 ENVIRONMENT = (
-    ("BATON_ISA", "Forces an instruction set: scalar, avx2, avx512, amx or neon."),
+    ("BATON_ISA", "Forces an instruction set: scalar, avx2, avx_vnni, avx512, amx or neon."),
     ("BATON_SSH", "The program that reaches other hosts, instead of ssh."),
     ("HF_ENDPOINT, HF_TOKEN", "Where models named hf: are fetched, and with whose rights."),
     ("XDG_CACHE_HOME", "Models that were fetched lie in baton/models below it; ~/.cache where unset."),

@@ -49,7 +49,8 @@ const std::vector<Isa>& KnownIsas() {
   static const auto* isas = new std::vector<Isa> {
     {"scalar", true, FillScalar},
 #if defined(__x86_64__)
-        {"avx2", HasAvx2(), FillAvx2}, {"avx512", HasAvx512Vnni(), FillAvx512},
+        {"avx2", HasAvx2(), FillAvx2}, {"avx_vnni", HasAvxVnni(), FillAvxVnni},
+        {"avx512", HasAvx512Vnni(), FillAvx512}, {"amx", HasAmxInt8(), FillAmx},
 #elif defined(__aarch64__)
         {"neon", HasNeonDotProduct(), FillNeon},
 #endif

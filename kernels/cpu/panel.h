@@ -175,7 +175,7 @@ inline void FetchShare(const uint8_t* begin, int64_t bytes, int64_t part, int64_
 
 // Some panels times activation rows [first, first + rows). The weights behind them, straight on,
 // are fetched meanwhile: with few activation rows it is memory that everything waits for.
-template <class Block>
+template <class Block, auto Sweep>
 void MultiplyGroup(const MatMulArgs& a, int32_t n, int panels, int32_t first, int32_t rows,
                    PanelScratch& scratch) {
   const auto present = [&](int g) {
@@ -194,21 +194,22 @@ void MultiplyGroup(const MatMulArgs& a, int32_t n, int panels, int32_t first, in
       UnpackPanel(reinterpret_cast<const Block*>(row) + k / kValues<Block>, a.weight_row_bytes,
                   present(g), num_blocks, scratch, scratch.panels[g]);
     }
-    SweepRows<Block>(a, scratch, panels, first, rows, k, num_blocks);
+    Sweep(a, scratch, panels, first, rows, k, num_blocks);
   }
   for (int g = 0; g < panels; ++g) {
     StorePanel(a, scratch.acc[g][0], first, rows, n + g * kPanelRows, present(g));
   }
 }
 
-template <class Block>
+template <class Block, auto Sweep = SweepRows<Block>>
 void PanelMatMul(const MatMulArgs& a) {
   auto& scratch = *static_cast<PanelScratch*>(a.scratch);
   for (int32_t first = 0; first < a.rows; first += kSlabRows) {
     const int32_t rows = a.rows - first < kSlabRows ? a.rows - first : kSlabRows;
     for (int32_t n = a.begin; n < a.end; n += kGroupPanels * kPanelRows) {
       const int32_t left = (a.end - n + kPanelRows - 1) / kPanelRows;
-      MultiplyGroup<Block>(a, n, left < kGroupPanels ? left : kGroupPanels, first, rows, scratch);
+      const int panels = left < kGroupPanels ? left : kGroupPanels;
+      MultiplyGroup<Block, Sweep>(a, n, panels, first, rows, scratch);
     }
   }
 }

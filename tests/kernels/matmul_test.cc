@@ -19,7 +19,8 @@ struct Problem {
   int32_t k, n, m;
   std::vector<uint8_t> weight;
   std::vector<float> x, bias;
-  bool fine = false;  // two rounded rows an activation row
+  bool fine = false;                                // two rounded rows an activation row
+  std::vector<int32_t> x_rows = {}, out_rows = {};  // as MatMulArgs says; empty: none
 };
 
 Problem MakeProblem(QuantType type, int32_t k, int32_t n, int32_t m, uint32_t seed) {
@@ -56,7 +57,9 @@ std::vector<float> Multiply(const KernelSet& set, const Problem& p,
     round(p.x.data() + int64_t{r} * p.k, each * r, left_over.data());
     if (p.fine) round(left_over.data(), each * r + 1, nullptr);
   }
-  std::vector<float> out(static_cast<size_t>(p.m) * p.n, NAN);
+  const bool scattered = !p.x_rows.empty();
+  const size_t out_size = scattered ? p.out_rows.size() : p.m;
+  std::vector<float> out(out_size * p.n, NAN);
   std::vector<std::byte> scratch(kScratchBytes + 64);
   void* aligned = scratch.data();
   size_t space = scratch.size();
@@ -68,8 +71,10 @@ std::vector<float> Multiply(const KernelSet& set, const Problem& p,
          .cols = p.k,
          .begin = cuts[i],
          .end = cuts[i + 1],
-         .rows = rows,
+         .rows = scattered ? static_cast<int32_t>(p.x_rows.size()) : rows,
          .fine = p.fine,
+         .x_rows = scattered ? p.x_rows.data() : nullptr,
+         .out_rows = scattered ? p.out_rows.data() : nullptr,
          .x = p.x.data(),
          .x_stride = p.k,
          .rounded = {values.data(), scales.data(), sums.data(), stride},
@@ -93,8 +98,10 @@ std::vector<QuantType> TypesWithKernels() {
 // Activation rows: all kinds of tiles and remainders; fewer where each instruction is emulated.
 #ifdef BATON_EMULATED_CPU
 constexpr int32_t kRows[] = {1, 2, 7};
+constexpr int32_t kScatteredRows = 20;
 #else
-constexpr int32_t kRows[] = {1, 2, 3, 4, 5, 7, 8, 16, 17, 40};
+constexpr int32_t kRows[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 40};
+constexpr int32_t kScatteredRows = 530;  // more than pass a panel at a time
 #endif
 
 class MatMulTest : public ::testing::TestWithParam<QuantType> {};
@@ -183,6 +190,27 @@ TEST_P(MatMulTest, RowsAreIndependent) {
       const std::vector<float> alone = Multiply(set, one, {0, 16, 32, 33});
       ASSERT_EQ(memcmp(alone.data(), together.data() + r * all.n, alone.size() * 4), 0)
           << name << " row " << r;
+    }
+  }
+}
+
+// As experts want it: activation rows taken in any order, and again, and outputs put anywhere.
+TEST_P(MatMulTest, RowsStandAnywhere) {
+  constexpr int32_t kActivations = 7, kColumns = 17;
+  const Problem plain = MakeProblem(GetParam(), 256, kColumns, kActivations, 3);
+  const std::vector<float> want = Multiply(*FindKernelSet("scalar"), plain, {0, kColumns});
+  Problem scattered = plain;
+  for (int32_t i = 0; i < kScatteredRows; ++i) {
+    scattered.x_rows.push_back(i * 5 % kActivations);
+    scattered.out_rows.push_back(kScatteredRows - 1 - i);
+  }
+  for (const auto& [name, set] : baton::testing::KernelSetsUnderTest()) {
+    const std::vector<float> got = Multiply(set, scattered, {0, kColumns});
+    for (int32_t i = 0; i < kScatteredRows; ++i) {
+      ASSERT_EQ(memcmp(got.data() + scattered.out_rows[i] * kColumns,
+                       want.data() + scattered.x_rows[i] * kColumns, kColumns * sizeof(float)),
+                0)
+          << name << " row " << i;
     }
   }
 }

@@ -43,6 +43,7 @@ BATON_EMULATED __m512i Widen(__m128i part) { return Insert(__m512i{}, part, 0); 
 BATON_EMULATED __m512i Add(__m512i a, __m512i b) { return (__m512i)((Ints)a + (Ints)b); }
 BATON_EMULATED __m512i Multiply(__m512i a, __m512i b) { return (__m512i)((Ints)a * (Ints)b); }
 BATON_EMULATED __m512 Multiply(__m512 a, __m512 b) { return a * b; }
+BATON_EMULATED __m512i ShiftLeft(__m512i v, int count) { return (__m512i)((Ints)v << count); }
 BATON_EMULATED __m512i ShiftRight(__m512i v, int count) { return (__m512i)((Ints)v >> count); }
 BATON_EMULATED __m512 Convert(__m512i v) {
   return Each<Floats>([&](int i) { return static_cast<float>(((Ints)v)[i]); });
@@ -60,10 +61,10 @@ BATON_EMULATED __m512i DotBytes(__m512i sums, __m512i a, __m512i b) {
     return sum;
   });
 }
-BATON_EMULATED __m512i DotWords(__m512i a, __m512i b) {
+BATON_EMULATED __m512i DotWords(__m512i sums, __m512i a, __m512i b) {
   const auto x = (Words)a, y = (Words)b;
   return (__m512i)Each<Ints>(
-      [&](int i) { return x[2 * i] * y[2 * i] + x[2 * i + 1] * y[2 * i + 1]; });
+      [&](int i) { return ((Ints)sums)[i] + x[2 * i] * y[2 * i] + x[2 * i + 1] * y[2 * i + 1]; });
 }
 // Lanes `first` and `first` + 1 of 32 bits in each quarter of a, each followed by b's.
 BATON_EMULATED __m512i Interleave32(__m512i a, __m512i b, int first) {
@@ -94,12 +95,13 @@ BATON_EMULATED __m512i Interleave64(__m512i a, __m512i b, int which) {
 #define _mm512_add_epi32(a, b) emulated::Add(a, b)
 #define _mm512_mullo_epi32(a, b) emulated::Multiply(a, b)
 #define _mm512_mul_ps(a, b) emulated::Multiply(a, b)
+#define _mm512_slli_epi32(v, count) emulated::ShiftLeft(v, count)
 #define _mm512_srai_epi32(v, count) emulated::ShiftRight(v, count)
 #define _mm512_cvtepi32_ps(v) emulated::Convert(v)
 #define _mm512_fmadd_ps(a, b, c) emulated::Fma(a, b, c, 1.0f)
 #define _mm512_fmsub_ps(a, b, c) emulated::Fma(a, b, c, -1.0f)
 #define _mm512_dpbusd_epi32(sums, a, b) emulated::DotBytes(sums, a, b)
-#define _mm512_madd_epi16(a, b) emulated::DotWords(a, b)
+#define _mm512_dpwssd_epi32(sums, a, b) emulated::DotWords(sums, a, b)
 #define _mm512_unpacklo_epi32(a, b) emulated::Interleave32(a, b, 0)
 #define _mm512_unpackhi_epi32(a, b) emulated::Interleave32(a, b, 2)
 #define _mm512_unpacklo_epi64(a, b) emulated::Interleave64(a, b, 0)

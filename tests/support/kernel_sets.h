@@ -8,8 +8,10 @@
 
 namespace baton::kernels {
 
-#ifdef BATON_EMULATES_AVX512
+#ifdef BATON_EMULATES_NEWER_X86
+void FillAvxVnniEmulated(KernelSet& set);
 void FillAvx512Emulated(KernelSet& set);
+void FillAmxEmulated(KernelSet& set);
 #endif
 
 }  // namespace baton::kernels
@@ -27,11 +29,16 @@ inline std::vector<NamedKernelSet> KernelSetsUnderTest() {
   for (const kernels::Isa& isa : kernels::KnownIsas()) {
     if (isa.supported) sets.push_back({isa.name, *kernels::FindKernelSet(isa.name)});
   }
-#ifdef BATON_EMULATES_AVX512
+#ifdef BATON_EMULATES_NEWER_X86
   if (const kernels::KernelSet* avx2 = kernels::FindKernelSet("avx2"); avx2 != nullptr) {
-    kernels::KernelSet emulated;
-    kernels::FillAvx512Emulated(emulated);
-    sets.push_back({"avx512, emulated", kernels::Overlay(*avx2, emulated)});
+    const auto emulate = [&](const char* name, void (*fill)(kernels::KernelSet&)) {
+      kernels::KernelSet emulated;
+      fill(emulated);
+      sets.push_back({name, kernels::Overlay(*avx2, emulated)});
+    };
+    emulate("avx_vnni, emulated", kernels::FillAvxVnniEmulated);
+    emulate("avx512, emulated", kernels::FillAvx512Emulated);
+    emulate("amx, emulated", kernels::FillAmxEmulated);
   }
 #endif
   return sets;

@@ -1,5 +1,7 @@
 // Products of types with blocks of 32.
 #include "kernels/cpu/avx2/block32_terms.h"
+#include "kernels/cpu/avx2/panel_ops.h"
+// The order matters: panels are multiplied by panel_ops.h.
 #include "kernels/cpu/avx2/matmul.h"
 
 namespace baton::kernels {

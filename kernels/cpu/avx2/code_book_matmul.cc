@@ -1,4 +1,6 @@
 // Products of code book and ternary types.
+#include "kernels/cpu/avx2/panel_ops.h"
+// The order matters: panels are multiplied by panel_ops.h.
 #include "kernels/cpu/avx2/matmul.h"
 
 namespace baton::kernels {

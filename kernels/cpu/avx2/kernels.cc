@@ -1,8 +1,9 @@
 // The AVX2 + FMA + F16C set.
 #include "kernels/cpu/avx2/lanes.h"
-#include "kernels/cpu/avx2/matmul.h"
-// The order matters: what follows is written over Lanes.
+#include "kernels/cpu/avx2/panel_ops.h"
+// The order matters: what follows is written over Lanes and panel_ops.h.
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/avx2/matmul.h"
 #include "kernels/cpu/float_matmul.h"
 #include "kernels/cpu/float_ops.h"
 #include "kernels/kernel_set.h"

@@ -1,10 +1,8 @@
-// Integer products on AVX2: few rows by rows, where the type has such a kernel; more by panels. One
-// file a family, so that they compile side by side.
+// Integer products on AVX2 and above: few rows by rows, where the type has such a kernel, as memory
+// is the bound; more by panels, as the set's panel_ops.h says, which comes first.
 #pragma once
 
-#include "kernels/cpu/avx2/panel_ops.h"
 #include "kernels/cpu/avx2/row_matmul.h"
-// The order matters: panels are multiplied by panel_ops.h.
 #include "kernels/cpu/panel.h"
 
 namespace baton::kernels {
@@ -22,6 +20,15 @@ void FillIntegerMatMul(KernelSet& set) {
   set.matmul[static_cast<int>(Block::kType)] = IntegerMatMul<Block>;
 }
 
+// All of them at once.
+inline void FillIntegerMatMuls(KernelSet& set) {
+#define BATON_FILL_MATMUL(Block) FillIntegerMatMul<Block>(set);
+  BATON_FOR_EACH_BLOCK32(BATON_FILL_MATMUL)
+  BATON_FOR_EACH_SUPER_BLOCK(BATON_FILL_MATMUL)
+#undef BATON_FILL_MATMUL
+}
+
+// One file a family, so that they compile side by side.
 void FillBlock32MatMul(KernelSet& set);
 void FillSuperBlockMatMul(KernelSet& set);
 void FillCodeBookMatMul(KernelSet& set);

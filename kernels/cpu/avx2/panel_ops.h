@@ -4,8 +4,7 @@
 // each pair goes into 32 bits by itself.
 #pragma once
 
-#include "kernels/cpu/avx2/integers.h"
-#include "kernels/cpu/panel_layout.h"
+#include "kernels/cpu/avx2/panel_terms.h"
 
 namespace baton::kernels {
 inline namespace BATON_ISA_NAMESPACE {
@@ -26,30 +25,6 @@ struct PanelTraits {
   static constexpr int kOffset = IntegerRange<Block>::kOffset - (kFlipSign ? 128 : 0);
   static constexpr int kTileRows = 4;
 };
-
-// `words` words of four bytes from each of 16 rows, `stride` bytes apart: word by word, row by row.
-inline void TransposeWords(const uint8_t* rows, int64_t stride, int words, uint8_t* out) {
-  for (int half = 0; half < 2; ++half, rows += 8 * stride, out += 32) {
-    for (int w = 0; w < words; w += 4) {
-      __m256i z[4];
-      for (int i = 0; i < 4; ++i) {
-        z[i] = LoadPair(rows + i * stride + 4 * w, rows + (i + 4) * stride + 4 * w);
-      }
-      const __m256i l0 = _mm256_unpacklo_epi32(z[0], z[1]), l1 = _mm256_unpacklo_epi32(z[2], z[3]);
-      const __m256i h0 = _mm256_unpackhi_epi32(z[0], z[1]), h1 = _mm256_unpackhi_epi32(z[2], z[3]);
-      uint8_t* to = out + w * 4 * kPanelRows;
-      const auto store = [&](int i, __m256i v) {
-        _mm256_store_si256(reinterpret_cast<__m256i*>(to + i * 4 * kPanelRows), v);
-      };
-      store(0, _mm256_unpacklo_epi64(l0, l1));
-      store(1, _mm256_unpackhi_epi64(l0, l1));
-      store(2, _mm256_unpacklo_epi64(h0, h1));
-      store(3, _mm256_unpackhi_epi64(h0, h1));
-    }
-  }
-}
-
-inline __m256i LoadRow(const void* p) { return _mm256_load_si256(static_cast<const __m256i*>(p)); }
 
 // Keeps a sum where the code says it: GCC 12 else multiplies everything first, and spills it all.
 inline void Pin(__m256i& sum) { asm volatile("" : "+x"(sum)); }
@@ -125,20 +100,8 @@ inline void AddBlocks32(const Panel& p, int num_blocks, const TileRows<Rows>& ti
     }
     AddSteps<Rows, 8, Traits::kPairs>(p.values + b * 8, tile.values, b * 32, one, sums);
     for (int h = 0; h < 2; ++h) {
-      const __m256 d = _mm256_load_ps(p.d[b] + h * 8);
-      for (int t = 0; t < Rows; ++t) {
-        float* acc = tile.acc[t] + h * 8;
-        const __m256 s = _mm256_cvtepi32_ps(sums[t][h]);
-        __m256 term;
-        if constexpr (HasMin<Block>) {
-          const __m256 sum = _mm256_cvtepi32_ps(PairSums(Broadcast4(tile.sums[t] + 2 * b)));
-          term = _mm256_fmadd_ps(d, s, _mm256_mul_ps(_mm256_load_ps(p.dmin[b] + h * 8), sum));
-        } else {
-          term = _mm256_mul_ps(d, s);
-        }
-        const __m256 scale = _mm256_set1_ps(tile.scales[t][b]);
-        _mm256_store_ps(acc, _mm256_fmadd_ps(scale, term, _mm256_load_ps(acc)));
-      }
+      for (int t = 0; t < Rows; ++t)
+        AddBlock32Term<Block>(p, b, h, sums[t][h], tile.sums[t], tile.scales[t][b], tile.acc[t]);
     }
   }
 }
@@ -156,24 +119,8 @@ inline void AddSuperBlock(const Panel& p, const TileRows<Rows>& tile) {
                                              sums);
   }
   for (int h = 0; h < 2; ++h) {
-    const __m256 d = _mm256_load_ps(p.d[0] + h * 8);
-    for (int t = 0; t < Rows; ++t) {
-      __m256i mins = _mm256_setzero_si256();
-      for (int i = 0; i < 8; ++i) {
-        mins = _mm256_add_epi32(
-            mins, _mm256_madd_epi16(LoadRow(p.mins[i][h * 8]), Broadcast4(tile.sums[t] + 2 * i)));
-      }
-      __m256 term;
-      if constexpr (HasMin<Block>) {
-        const __m256 z = _mm256_mul_ps(_mm256_load_ps(p.dmin[0] + h * 8), _mm256_cvtepi32_ps(mins));
-        term = _mm256_fmsub_ps(d, _mm256_cvtepi32_ps(sums[t][h]), z);
-      } else {
-        term = _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_add_epi32(sums[t][h], mins)));
-      }
-      float* acc = tile.acc[t] + h * 8;
-      const __m256 scale = _mm256_set1_ps(tile.scales[t][0]);
-      _mm256_store_ps(acc, _mm256_fmadd_ps(scale, term, _mm256_load_ps(acc)));
-    }
+    for (int t = 0; t < Rows; ++t)
+      AddSuperBlockTerm<Block>(p, h, sums[t][h], tile.sums[t], tile.scales[t][0], tile.acc[t]);
   }
 }
 

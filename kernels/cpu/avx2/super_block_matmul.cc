@@ -1,6 +1,8 @@
 // Products of the linear types with super-blocks.
-#include "kernels/cpu/avx2/matmul.h"
+#include "kernels/cpu/avx2/panel_ops.h"
 #include "kernels/cpu/avx2/super_block_terms.h"
+// The order matters: panels are multiplied by panel_ops.h.
+#include "kernels/cpu/avx2/matmul.h"
 
 namespace baton::kernels {
 inline namespace BATON_ISA_NAMESPACE {

@@ -4,18 +4,10 @@
 #include "kernels/cpu/avx2/super_block_terms.h"
 #include "kernels/cpu/avx512/panel_ops.h"
 // The order matters: panels are multiplied by panel_ops.h.
-#include "kernels/cpu/panel.h"
+#include "kernels/cpu/avx2/matmul.h"
 
 namespace baton::kernels {
 namespace {
-
-template <class Block>
-void MatMul(const MatMulArgs& a) {
-  if constexpr (requires { sizeof(Terms<Block>); }) {
-    if (a.rows <= kMostRowsAbreast) return RowMatMul<Block>(a);
-  }
-  PanelMatMul<Block>(a);
-}
 
 #ifdef __AVX512VNNI__  // not where the instructions are emulated
 int64_t MultiplyRegisters(int64_t rounds) {
@@ -36,10 +28,7 @@ int64_t MultiplyRegisters(int64_t rounds) {
 
 void FillAvx512(KernelSet& set) {
   set.name = "avx512";
-#define BATON_FILL_MATMUL(Block) set.matmul[static_cast<int>(Block::kType)] = MatMul<Block>;
-  BATON_FOR_EACH_BLOCK32(BATON_FILL_MATMUL)
-  BATON_FOR_EACH_SUPER_BLOCK(BATON_FILL_MATMUL)
-#undef BATON_FILL_MATMUL
+  FillIntegerMatMuls(set);
 #ifdef __AVX512VNNI__
   set.multiply_registers = MultiplyRegisters;
 #endif

@@ -60,29 +60,56 @@ inline void AddSteps(const uint8_t (*w)[kPanelRows][4], const int8_t* const* a, 
   }
 }
 
+// acc += scale * term, for the 16 rows of a panel.
+inline void AddTerm(float scale, __m512 term, float* acc) {
+  _mm512_store_ps(acc, _mm512_fmadd_ps(_mm512_set1_ps(scale), term, _mm512_load_ps(acc)));
+}
+// What block b of a panel adds: `sums` of weights times activations, and the sum of the activations
+// where the type has a minimum.
+template <class Block>
+inline void AddBlock32Term(const Panel& p, int b, __m512i sums, int activation_sum, float scale,
+                           float* acc) {
+  const __m512 d = _mm512_load_ps(p.d[b]), s = _mm512_cvtepi32_ps(sums);
+  if constexpr (HasMin<Block>) {
+    const __m512 sum = _mm512_set1_ps(static_cast<float>(activation_sum));
+    AddTerm(scale, _mm512_fmadd_ps(d, s, _mm512_mul_ps(_mm512_load_ps(p.dmin[b]), sum)), acc);
+  } else {
+    AddTerm(scale, _mm512_mul_ps(d, s), acc);
+  }
+}
+// The same of a super-block; `mins` where the type has minimums.
+template <class Block>
+inline void AddSuperBlockTerm(const Panel& p, __m512i sums, __m512i mins, float scale, float* acc) {
+  const __m512 d = _mm512_load_ps(p.d[0]), s = _mm512_cvtepi32_ps(sums);
+  if constexpr (HasMin<Block>) {
+    const __m512 z = _mm512_mul_ps(_mm512_load_ps(p.dmin[0]), _mm512_cvtepi32_ps(mins));
+    AddTerm(scale, _mm512_fmsub_ps(d, s, z), acc);
+  } else {
+    AddTerm(scale, _mm512_mul_ps(d, s), acc);
+  }
+}
+// sum over sub-blocks of p.mins * sums of activations
+inline __m512i MinSums(const Panel& p, const int16_t* sums) {
+  __m512i mins = _mm512_setzero_si512();
+  for (int i = 0; i < 8; ++i) {
+    mins = _mm512_dpwssd_epi32(mins, _mm512_load_si512(p.mins[i]), BroadcastWord(sums + 2 * i));
+  }
+  return mins;
+}
+
 template <class Block, int Rows>
 inline void AddBlocks32(const Panel& p, int num_blocks, const TileRows<Rows>& tile) {
   constexpr int kOffset = PanelTraits<Block>::kOffset;
   for (int b = 0; b < num_blocks; ++b) {
+    int activation_sums[Rows];
     __m512i sums[Rows];
     for (int t = 0; t < Rows; ++t) {
-      sums[t] = _mm512_set1_epi32(-kOffset * (tile.sums[t][2 * b] + tile.sums[t][2 * b + 1]));
+      activation_sums[t] = tile.sums[t][2 * b] + tile.sums[t][2 * b + 1];
+      sums[t] = _mm512_set1_epi32(-kOffset * activation_sums[t]);
     }
     AddSteps<Rows, 8>(p.values + b * 8, tile.values, b * 32, sums);
-    const __m512 d = _mm512_load_ps(p.d[b]);
-    for (int t = 0; t < Rows; ++t) {
-      const __m512 s = _mm512_cvtepi32_ps(sums[t]);
-      __m512 term;
-      if constexpr (HasMin<Block>) {
-        const __m512 sum =
-            _mm512_set1_ps(static_cast<float>(tile.sums[t][2 * b] + tile.sums[t][2 * b + 1]));
-        term = _mm512_fmadd_ps(d, s, _mm512_mul_ps(_mm512_load_ps(p.dmin[b]), sum));
-      } else {
-        term = _mm512_mul_ps(d, s);
-      }
-      const __m512 acc = _mm512_load_ps(tile.acc[t]);
-      _mm512_store_ps(tile.acc[t], _mm512_fmadd_ps(_mm512_set1_ps(tile.scales[t][b]), term, acc));
-    }
+    for (int t = 0; t < Rows; ++t)
+      AddBlock32Term<Block>(p, b, sums[t], activation_sums[t], tile.scales[t][b], tile.acc[t]);
   }
 }
 
@@ -100,23 +127,10 @@ inline void AddSuperBlock(const Panel& p, const TileRows<Rows>& tile) {
     for (int t = 0; t < Rows; ++t)
       sums[t] = _mm512_add_epi32(sums[t], _mm512_mullo_epi32(dots[t], scale));
   }
-  const __m512 d = _mm512_load_ps(p.d[0]);
   for (int t = 0; t < Rows; ++t) {
-    __m512i mins = _mm512_setzero_si512();
-    for (int i = 0; i < 8; ++i) {
-      const __m512i products =
-          _mm512_madd_epi16(_mm512_load_si512(p.mins[i]), BroadcastWord(tile.sums[t] + 2 * i));
-      mins = _mm512_add_epi32(mins, products);
-    }
-    __m512 term;
-    if constexpr (HasMin<Block>) {
-      const __m512 z = _mm512_mul_ps(_mm512_load_ps(p.dmin[0]), _mm512_cvtepi32_ps(mins));
-      term = _mm512_fmsub_ps(d, _mm512_cvtepi32_ps(sums[t]), z);
-    } else {
-      term = _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_add_epi32(sums[t], mins)));
-    }
-    const __m512 acc = _mm512_load_ps(tile.acc[t]);
-    _mm512_store_ps(tile.acc[t], _mm512_fmadd_ps(_mm512_set1_ps(tile.scales[t][0]), term, acc));
+    const __m512i mins = MinSums(p, tile.sums[t]);
+    const __m512i total = HasMin<Block> ? sums[t] : _mm512_add_epi32(sums[t], mins);
+    AddSuperBlockTerm<Block>(p, total, mins, tile.scales[t][0], tile.acc[t]);
   }
 }
 
