@@ -108,9 +108,10 @@ class CudaBackend final : public Backend {
   std::shared_ptr<DeviceBuffer> Lend(const void* host, size_t bytes);
 
   // The operation that was asked for last, if what follows may do it in the same kernel: round its
-  // rows for a product, or, of a sum, make its norm. It is queued before anything else is.
+  // rows for a product, of a sum make its norm, turn keys with queries. It is queued before
+  // anything else is.
   using Waiting = std::variant<std::monostate, kernels::CudaAddArgs, kernels::CudaNormArgs,
-                               kernels::CudaActivateArgs>;
+                               kernels::CudaActivateArgs, kernels::CudaRopeArgs>;
   bool WaitingMakes(Activations x) const;
   void QueueWaiting(const kernels::CudaRounding& rounding = {});
   // Rounds x, by the way where it is what waits.

@@ -1,6 +1,8 @@
 // Products of the CUDA backend, those of experts among them: activations are rounded once for the
 // weights that share them.
-#include <optional>
+#include <algorithm>
+#include <iterator>
+#include <vector>
 
 #include "engine/backend/cuda_backend.h"
 #include "kernels/cuda/device_layout.h"
@@ -16,19 +18,24 @@ using kernels::RoundedRows;
 constexpr ActivationFormat kFormats[] = {ActivationFormat::kInt8By32, ActivationFormat::kInt8By256,
                                          ActivationFormat::kFloat};
 
-CudaMatMulArgs ArgsOf(const Weight& weight, Activations x, const RoundedRows& rounded,
-                      Activations out) {
+// A product to be given its targets.
+CudaMatMulArgs ArgsOf(const Weight& weight, Activations x, const RoundedRows& rounded) {
   return {.type = weight.type,
-          .weight = static_cast<const uint8_t*>(weight.data),
-          .row_bytes = kernels::DeviceRowBytes(weight.type, weight.ne[0]),
           .cols = static_cast<int32_t>(weight.ne[0]),
-          .outs = static_cast<int32_t>(weight.ne[1]),
+          .row_bytes = kernels::DeviceRowBytes(weight.type, weight.ne[0]),
+          .targets = {},
+          .num_targets = 0,
           .rows = x.rows,
           .x = x.data,
           .x_stride = x.stride,
-          .rounded = rounded,
-          .out = out.data,
-          .out_stride = out.stride};
+          .rounded = rounded};
+}
+void AddTarget(const MatMulTarget& target, CudaMatMulArgs& args) {
+  args.targets[args.num_targets++] = {.weight = static_cast<const uint8_t*>(target.weight->data),
+                                      .outs = static_cast<int32_t>(target.weight->ne[1]),
+                                      .bias = FloatsOf(target.bias),
+                                      .out = target.out.data,
+                                      .out_stride = target.out.stride};
 }
 
 // Below this many pairs of a row and an expert each pair reads its expert's weights for itself;
@@ -65,15 +72,22 @@ void CudaBackend::Multiply(Activations x, std::span<const MatMulTarget> targets,
   if (!ReadyToTake() || x.rows == 0) return;
   for (const ActivationFormat format : kFormats) {
     const bool two_parts = fine && format != ActivationFormat::kFloat;
-    std::optional<RoundedRows> rounded;
-    for (const MatMulTarget& target : targets) {
-      if (FormatOf(*target.weight) != format) continue;
-      if (!rounded.has_value()) rounded = Round(format, x, two_parts);
-      if (!status_.ok()) return;
-      CudaMatMulArgs args = ArgsOf(*target.weight, x, *rounded, target.out);
+    std::vector<MatMulTarget> left;
+    std::ranges::copy_if(targets, std::back_inserter(left),
+                         [&](const MatMulTarget& t) { return FormatOf(*t.weight) == format; });
+    if (left.empty()) continue;
+    const RoundedRows rounded = Round(format, x, two_parts);
+    if (!status_.ok()) return;
+    while (!left.empty()) {  // those of a type in one kernel
+      CudaMatMulArgs args = ArgsOf(*left[0].weight, x, rounded);
       args.fine = two_parts;
       args.rows = two_parts ? 2 * x.rows : x.rows;
-      args.bias = FloatsOf(target.bias);
+      std::erase_if(left, [&](const MatMulTarget& target) {
+        if (target.weight->type != args.type || args.num_targets == kernels::kMostCudaTargets)
+          return false;
+        AddTarget(target, args);
+        return true;
+      });
       cuda_.matmul(args, stream_);
     }
   }
@@ -83,7 +97,8 @@ void CudaBackend::HeadMatMul(Activations x, const Weight& weight, Activations ou
   if (!ReadyToTake() || x.rows == 0) return;
   const RoundedRows rounded = Round(FormatOf(weight), x, false);
   if (!status_.ok()) return;
-  CudaMatMulArgs args = ArgsOf(weight, x, rounded, out);
+  CudaMatMulArgs args = ArgsOf(weight, x, rounded);
+  AddTarget({.weight = &weight, .out = out}, args);
   args.slices = static_cast<int32_t>(weight.ne[2]);
   args.rows = x.rows / args.slices;
   cuda_.matmul(args, stream_);
@@ -129,8 +144,8 @@ void CudaBackend::ExpertMatMul(const Routing& routing, Activations x, const Weig
   const bool shared = x.rows == routing.rows && routing.num_used != 1;
   const RoundedRows rounded = Round(FormatOf(weight), x, false);
   if (!status_.ok()) return;
-  CudaMatMulArgs args = ArgsOf(weight, x, rounded, out);
-  args.bias = FloatsOf(bias);
+  CudaMatMulArgs args = ArgsOf(weight, x, rounded);
+  AddTarget({.weight = &weight, .bias = bias, .out = out}, args);
   const int32_t slots_per_row = shared ? routing.num_used : 1;
   if (slots < kSlotsWorthGrouping) {
     ExpertMatMulBySlot(routing, slots_per_row, args);

@@ -2,7 +2,6 @@
 // it: one kernel then does both, for a decode step is made of kernels that are shorter than their
 // start.
 #include <cstdlib>
-#include <type_traits>
 #include <utility>
 
 #include "engine/backend/cuda_backend.h"
@@ -14,6 +13,7 @@ namespace {
 using kernels::CudaActivateArgs;
 using kernels::CudaAddArgs;
 using kernels::CudaNormArgs;
+using kernels::CudaRopeArgs;
 using kernels::CudaRounding;
 using kernels::UnaryOp;
 
@@ -35,6 +35,11 @@ UnaryOp OpOf(ActivationKind kind) {
       break;  // gated only
   }
   std::abort();
+}
+
+bool TurnAlike(const CudaRopeArgs& a, const CudaRopeArgs& b) {
+  return a.halves == b.halves && a.cos_sin == b.cos_sin && a.half == b.half &&
+         a.head_dim == b.head_dim && a.offset == b.offset && a.x.rows == b.x.rows;
 }
 
 }  // namespace
@@ -91,14 +96,33 @@ void CudaBackend::GatedActivation(const ActivationParams& params, Activations ga
                               .out = MatrixOf(out)};
 }
 
+void CudaBackend::Rope(const RopeTable& table, int32_t head_dim, Activations x) {
+  if (!ReadyToTake() || table.cos_sin == nullptr) return;
+  const RopeParams& params = *table.params;
+  CudaRopeArgs args = {.halves = params.pairs == RopePairs::kHalves,
+                       .cos_sin = static_cast<const float*>(table.cos_sin->data()),
+                       .half = params.dims / 2,
+                       .head_dim = head_dim,
+                       .offset = params.offset,
+                       .x = MatrixOf(x),
+                       .more = {}};
+  const auto* first = std::get_if<CudaRopeArgs>(&waiting_);
+  if (first != nullptr && TurnAlike(*first, args) && first->more.data == nullptr) {
+    args.more = std::exchange(args.x, first->x);
+    waiting_ = {};
+  }
+  QueueWaiting();
+  waiting_ = args;
+}
+
 bool CudaBackend::WaitingMakes(Activations x) const {
   return std::visit(
       [&](const auto& args) {
-        if constexpr (std::is_same_v<decltype(args), const std::monostate&>) {
-          return false;
-        } else {
+        if constexpr (requires { args.out; }) {
           return args.out.data == x.data && args.out.rows == x.rows && args.out.cols == x.cols &&
                  args.out.stride == x.stride;
+        } else {
+          return false;
         }
       },
       waiting_);
@@ -112,6 +136,8 @@ void CudaBackend::QueueWaiting(const CudaRounding& rounding) {
     cuda_.norm(*norm, rounding, stream_);
   } else if (const auto* activate = std::get_if<CudaActivateArgs>(&waiting)) {
     cuda_.activate(*activate, rounding, stream_);
+  } else if (const auto* rope = std::get_if<CudaRopeArgs>(&waiting)) {
+    cuda_.rope(*rope, stream_);
   }
 }
 
@@ -146,15 +172,6 @@ RopeTable CudaBackend::MakeRopeTable(const RopeParams& params, const BatchLayout
   cuda_.rope_table(positions, rows, inv_freq, params.dims / 2, params.magnitude,
                    static_cast<float*>(table.cos_sin->data()), stream_);
   return table;
-}
-
-void CudaBackend::Rope(const RopeTable& table, int32_t head_dim, Activations x) {
-  if (!Ready() || table.cos_sin == nullptr) return;
-  const RopeParams& params = *table.params;
-  const auto rotate =
-      params.pairs == RopePairs::kHalves ? cuda_.rope_halves : cuda_.rope_interleaved;
-  rotate(static_cast<const float*>(table.cos_sin->data()), params.dims / 2, head_dim, params.offset,
-         MatrixOf(x), stream_);
 }
 
 }  // namespace baton::engine

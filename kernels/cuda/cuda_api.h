@@ -73,17 +73,39 @@ struct CudaActivateArgs {
   CudaMatrix gate, up, out;
 };
 
-// out[o][n] = sum over k of weight[w(z)][n][k] * x[i][k] + bias[w(z)][n], for each slice z and each
-// row of it. w(z) is z, or as slice_weights says. Which rows of x and out a slice has:
+// Turns pairs of each head, (offset + i, offset + half + i) or (offset + 2i, offset + 2i + 1), in
+// the same rows of two matrices.
+struct CudaRopeArgs {
+  bool halves = true;
+  const float* cos_sin = nullptr;  // [rows, 2, half]
+  int32_t half = 0;
+  int32_t head_dim = 0;
+  int32_t offset = 0;
+  CudaMatrix x;
+  CudaMatrix more;  // or none
+};
+
+struct CudaMatMulTarget {
+  const uint8_t* weight = nullptr;  // [weights, outs, row_bytes], device_layout.h
+  int32_t outs = 0;                 // n
+  const float* bias = nullptr;      // [weights, outs] or null
+  float* out = nullptr;
+  int64_t out_stride = 0;
+};
+inline constexpr int kMostCudaTargets = 3;
+
+// out[o][n] = sum over k of weight[w(z)][n][k] * x[i][k] + bias[w(z)][n], for each target, each
+// slice z and each row of it. w(z) is z, or as slice_weights says. Which rows of x and out a slice
+// has:
 //  - without lists, row r of slice z is out row r * slices + z and x row (r * slices + z) /
 //    slices_per_x_row: so heads have their slices, and one slice has all rows;
 //  - with lists, [slice_begin[z], slice_begin[z + 1]) of x_rows and out_rows.
 struct CudaMatMulArgs {
   QuantType type = QuantType::kF32;
-  const uint8_t* weight = nullptr;  // [weights, outs, row_bytes], device_layout.h
-  int64_t row_bytes = 0;
   int32_t cols = 0;  // k
-  int32_t outs = 0;  // n
+  int64_t row_bytes = 0;
+  CudaMatMulTarget targets[kMostCudaTargets];  // that share x, in one kernel
+  int32_t num_targets = 1;
   int32_t slices = 1;
   int32_t rows = 0;   // of a slice; with lists: the most a slice can have
   bool fine = false;  // rows 2r and 2r + 1 together are row r of out; one slice, without lists
@@ -94,10 +116,7 @@ struct CudaMatMulArgs {
   const int32_t* out_rows = nullptr;
   const float* x = nullptr;  // kFloat types
   int64_t x_stride = 0;
-  RoundedRows rounded;          // the other types
-  const float* bias = nullptr;  // [weights, outs] or null
-  float* out = nullptr;
-  int64_t out_stride = 0;
+  RoundedRows rounded;  // the other types
 };
 
 // Where each row of a micro-batch stands: its block table begins at block_ids[table_begins[row]].
@@ -285,11 +304,7 @@ struct CudaApi {
   // cos_sin [rows, 2, half]
   void (*rope_table)(const int32_t* positions, int32_t rows, const float* inv_freq, int32_t half,
                      float magnitude, float* cos_sin, CudaStream stream) = nullptr;
-  // Of each head the pairs (offset + i, offset + half + i), or (offset + 2i, offset + 2i + 1).
-  void (*rope_halves)(const float* cos_sin, int32_t half, int32_t head_dim, int32_t offset,
-                      CudaMatrix x, CudaStream stream) = nullptr;
-  void (*rope_interleaved)(const float* cos_sin, int32_t half, int32_t head_dim, int32_t offset,
-                           CudaMatrix x, CudaStream stream) = nullptr;
+  void (*rope)(const CudaRopeArgs& args, CudaStream stream) = nullptr;
 
   // Attention.
   void (*store_kv)(const CudaKv& kv, const CudaLayout& layout, CudaMatrix k, CudaMatrix v,

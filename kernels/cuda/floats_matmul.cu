@@ -131,10 +131,10 @@ __global__ void __launch_bounds__(kFloatThreads) FloatMatMul(CudaMatMulArgs a) {
   constexpr int kColumns = Shape::kColumns;
   __shared__ FloatTile<Shape::kOuts, kColumns> w_tile;
   __shared__ FloatTile<Shape::kRows, kColumns> x_tile;
-  const MatMulSlice slice(a);
+  const MatMulSlice slice(a, Shape::kOuts);
   const int first_row = static_cast<int>(blockIdx.y) * Shape::kRows;
   if (first_row >= slice.count) return;
-  const int first_out = static_cast<int>(blockIdx.x) * Shape::kOuts;
+  const int first_out = slice.first_out;
   const auto weight_row = [&](int i) { return slice.WeightRow(a, first_out + i); };
   const auto x_row = [&](int i) {
     const int row = first_row + i < slice.count ? first_row + i : slice.count - 1;
@@ -170,21 +170,19 @@ __global__ void __launch_bounds__(kFloatThreads) FloatMatMul(CudaMatMulArgs a) {
   for (int i = 0; i < Shape::kW; ++i) {
 #pragma unroll
     for (int j = 0; j < Shape::kX; ++j) {
-      float sum = SumOfEight(sums.v[i][j]);
+      const float sum = SumOfEight(sums.v[i][j]);
       const int n = first_out + w_group + i * Shape::kWGroups;
       const int row = first_row + x_group + j * Shape::kXGroups;
-      if (lane != 0 || n >= a.outs || row >= slice.count) continue;
-      if (a.bias != nullptr) sum += slice.Bias(a, n);
-      a.out[slice.OutRow(a, row) * a.out_stride + n] = sum;
+      if (lane != 0 || n >= slice.target.outs || row >= slice.count) continue;
+      slice.OutRow(a, row)[n] = slice.WithBias(n, sum);
     }
   }
 }
 
 template <class Block, class Shape>
 void LaunchFloatMatMul(const CudaMatMulArgs& a, CudaStream stream) {
-  const dim3 grid(CeilDiv(a.outs, Shape::kOuts), CeilDiv(a.rows, Shape::kRows),
-                  static_cast<unsigned>(a.slices));
-  BATON_LAUNCH((FloatMatMul<Block, Shape>), grid, dim3(kFloatThreads), 0, stream, a);
+  BATON_LAUNCH((FloatMatMul<Block, Shape>), MatMulGrid(a, Shape::kOuts, Shape::kRows),
+               dim3(kFloatThreads), 0, stream, a);
 }
 
 template <class Block>

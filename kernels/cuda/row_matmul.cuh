@@ -16,32 +16,54 @@ inline namespace BATON_ISA_NAMESPACE {
 inline constexpr int kWeightRows = 4;  // of a block of threads
 inline constexpr int kMostLanes = 64;  // threads of a weight row
 
-// A slice of the product and its rows, as CudaMatMulArgs says.
+// What a block of threads works on: outputs of one target from `first_out` on, a slice of its
+// product and the slice's rows, as CudaMatMulArgs says.
 struct MatMulSlice {
+  CudaMatMulTarget target;
+  int32_t first_out;
   int32_t index, weight, begin, count;
 
-  __device__ explicit MatMulSlice(const CudaMatMulArgs& a)
-      : index(static_cast<int32_t>(blockIdx.z)),
+  // Targets follow each other in the first dimension of the grid, in blocks of so many outputs.
+  __device__ MatMulSlice(const CudaMatMulArgs& a, int outs_of_block)
+      : target(a.targets[0]),
+        index(static_cast<int32_t>(blockIdx.z)),
         weight(a.slice_weights != nullptr ? a.slice_weights[index] : index),
         begin(a.slice_begin != nullptr ? a.slice_begin[index] : 0),
-        count(a.slice_begin != nullptr ? a.slice_begin[index + 1] - begin : a.rows) {}
+        count(a.slice_begin != nullptr ? a.slice_begin[index + 1] - begin : a.rows) {
+    int block = static_cast<int>(blockIdx.x);
+#pragma unroll
+    for (int next = 1; next < kMostCudaTargets; ++next) {
+      const int blocks = (target.outs + outs_of_block - 1) / outs_of_block;
+      if (block < blocks) break;
+      block -= blocks;
+      target = a.targets[next];
+    }
+    first_out = block * outs_of_block;
+  }
 
   __device__ int64_t XRow(const CudaMatMulArgs& a, int32_t i) const {
     return a.x_rows != nullptr ? a.x_rows[begin + i] : (i * a.slices + index) / a.slices_per_x_row;
   }
-  __device__ int64_t OutRow(const CudaMatMulArgs& a, int32_t i) const {
-    if (a.fine) return i / 2;
-    return a.out_rows != nullptr ? a.out_rows[begin + i] : i * a.slices + index;
+  // Where out row i begins.
+  __device__ float* OutRow(const CudaMatMulArgs& a, int32_t i) const {
+    int64_t row = a.fine ? i / 2 : i * a.slices + index;
+    if (a.out_rows != nullptr) row = a.out_rows[begin + i];
+    return target.out + row * target.out_stride;
   }
   // Row `out` of the weight; beyond its end, the last.
   __device__ const uint8_t* WeightRow(const CudaMatMulArgs& a, int32_t out) const {
-    const int32_t n = out < a.outs ? out : a.outs - 1;
-    return a.weight + (int64_t{weight} * a.outs + n) * a.row_bytes;
+    const int32_t n = out < target.outs ? out : target.outs - 1;
+    return target.weight + (int64_t{weight} * target.outs + n) * a.row_bytes;
   }
-  __device__ float Bias(const CudaMatMulArgs& a, int32_t out) const {
-    return a.bias[int64_t{weight} * a.outs + out];
+  __device__ float WithBias(int32_t out, float sum) const {
+    return target.bias != nullptr ? sum + target.bias[int64_t{weight} * target.outs + out] : sum;
   }
 };
+inline dim3 MatMulGrid(const CudaMatMulArgs& a, int outs_of_block, int rows_of_block) {
+  unsigned blocks = 0;
+  for (int t = 0; t < a.num_targets; ++t) blocks += CeilDiv(a.targets[t].outs, outs_of_block);
+  return dim3(blocks, CeilDiv(a.rows, rows_of_block), static_cast<unsigned>(a.slices));
+}
 
 // Sums of products of a span's runs of 16 values.
 struct SpanDots {
@@ -91,14 +113,14 @@ __global__ void __launch_bounds__(kWeightRows* kMostLanes) RowMatMul(CudaMatMulA
   constexpr int kSpans = kValues<Block> / kSpan;  // of a block, each a lane's
   constexpr int kMostTerms = kMostLanes / kSpans;
   __shared__ float terms[2][Rows][kWeightRows][kMostTerms + 1];
-  const MatMulSlice slice(a);
+  const MatMulSlice slice(a, kWeightRows);
   const int first_row = static_cast<int>(blockIdx.y) * Rows;
   if (first_row >= slice.count) return;
 
   const int lanes = static_cast<int>(blockDim.x) / kWeightRows;
   const int weight_row = static_cast<int>(threadIdx.x) / lanes;
   const int lane = static_cast<int>(threadIdx.x) % lanes;
-  const int first_out = static_cast<int>(blockIdx.x) * kWeightRows;
+  const int first_out = slice.first_out;
   const int blocks = a.cols / kValues<Block>;
   const DeviceRow<Block> weights(slice.WeightRow(a, first_out + weight_row), blocks);
   int64_t x_row[Rows];
@@ -111,8 +133,8 @@ __global__ void __launch_bounds__(kWeightRows* kMostLanes) RowMatMul(CudaMatMulA
   // The thread that adds up an output's terms.
   const int chain_row = static_cast<int>(threadIdx.x) / kWeightRows;
   const int chain_out = static_cast<int>(threadIdx.x) % kWeightRows;
-  const bool chains =
-      chain_row < Rows && first_row + chain_row < slice.count && first_out + chain_out < a.outs;
+  const bool chains = chain_row < Rows && first_row + chain_row < slice.count &&
+                      first_out + chain_out < slice.target.outs;
   const float* chain_scales =
       a.rounded.scales + (chains ? slice.XRow(a, first_row + chain_row) * blocks : 0);
   float sum = 0;
@@ -166,8 +188,7 @@ __global__ void __launch_bounds__(kWeightRows* kMostLanes) RowMatMul(CudaMatMulA
   if (a.fine) sum += __shfl_xor_sync(kAllLanes, sum, kWeightRows);  // of the row beside
   if (!chains || (a.fine && chain_row % 2 != 0)) return;
   const int n = first_out + chain_out;
-  if (a.bias != nullptr) sum += slice.Bias(a, n);
-  a.out[slice.OutRow(a, first_row + chain_row) * a.out_stride + n] = sum;
+  slice.OutRow(a, first_row + chain_row)[n] = slice.WithBias(n, sum);
 }
 
 template <class Block, int Rows>
@@ -177,9 +198,8 @@ void LaunchRowMatMul(const CudaMatMulArgs& a, CudaStream stream) {
   int lanes = 8;  // no more than there are spans
   while (lanes < spans && lanes < kMostLanes) lanes *= 2;
   static_assert(kSpans <= 8);
-  const dim3 grid(CeilDiv(a.outs, kWeightRows), CeilDiv(a.rows, Rows),
-                  static_cast<unsigned>(a.slices));
-  BATON_LAUNCH((RowMatMul<Block, Rows>), grid, dim3(kWeightRows * lanes), 0, stream, a);
+  BATON_LAUNCH((RowMatMul<Block, Rows>), MatMulGrid(a, kWeightRows, Rows),
+               dim3(kWeightRows * lanes), 0, stream, a);
 }
 
 inline constexpr int kFewRows = 4;  // that the kernel above takes at once

@@ -338,17 +338,18 @@ struct RopeTableElement {
     row[half + i] = static_cast<float>(s.sin * static_cast<double>(magnitude));
   }
 };
-template <bool Halves>
 struct RotateElement {
-  const float* cos_sin;
-  int32_t half, head_dim, offset;
-  CudaMatrix x;
+  CudaRopeArgs a;
 
   __device__ void operator()(int64_t r, int32_t pair) const {
-    const int32_t head = pair / half, i = pair % half;
-    const float* row = cos_sin + r * 2 * half;
-    float* v = &At(x, r, head * head_dim + offset);
-    RotatePair(row[i], row[half + i], v[Halves ? i : 2 * i], v[Halves ? i + half : 2 * i + 1]);
+    const int32_t pairs_of_x = a.x.cols / a.head_dim * a.half;
+    const bool of_x = pair < pairs_of_x;
+    if (!of_x) pair -= pairs_of_x;
+    const int32_t head = pair / a.half, i = pair % a.half;
+    const float* row = a.cos_sin + r * 2 * a.half;
+    float* v = &At(of_x ? a.x : a.more, r, head * a.head_dim + a.offset);
+    RotatePair(row[i], row[a.half + i], v[a.halves ? i : 2 * i],
+               v[a.halves ? i + a.half : 2 * i + 1]);
   }
 };
 
@@ -356,11 +357,8 @@ void RopeTable(const int32_t* positions, int32_t rows, const float* inv_freq, in
                float magnitude, float* cos_sin, CudaStream stream) {
   ForElements(rows, half, RopeTableElement{positions, inv_freq, half, magnitude, cos_sin}, stream);
 }
-template <bool Halves>
-void Rope(const float* cos_sin, int32_t half, int32_t head_dim, int32_t offset, CudaMatrix x,
-          CudaStream stream) {
-  ForElements(x.rows, x.cols / head_dim * half,
-              RotateElement<Halves>{cos_sin, half, head_dim, offset, x}, stream);
+void Rope(const CudaRopeArgs& a, CudaStream stream) {
+  ForElements(a.x.rows, (a.x.cols + a.more.cols) / a.head_dim * a.half, RotateElement{a}, stream);
 }
 
 }  // namespace
@@ -377,8 +375,7 @@ void FillCudaRows(CudaApi& api) {
   api.soft_cap = SoftCap;
   api.clamp = Clamp;
   api.rope_table = RopeTable;
-  api.rope_halves = Rope<true>;
-  api.rope_interleaved = Rope<false>;
+  api.rope = Rope;
 }
 
 }  // namespace BATON_ISA_NAMESPACE

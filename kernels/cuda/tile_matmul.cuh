@@ -240,10 +240,10 @@ __device__ inline void AddRowsBeside(WarpFloats& out) {
 template <class Block>
 __global__ void __launch_bounds__(kTileThreads) TileMatMul(CudaMatMulArgs a) {
   __shared__ MatMulTile<Block> tile;
-  const MatMulSlice slice(a);
+  const MatMulSlice slice(a, kTile);
   const int first_row = static_cast<int>(blockIdx.y) * kTile;
   if (first_row >= slice.count) return;
-  const int first_out = static_cast<int>(blockIdx.x) * kTile;
+  const int first_out = slice.first_out;
   if (threadIdx.x < kTile) {
     const int i = first_row + static_cast<int>(threadIdx.x);
     tile.x_rows[threadIdx.x] =
@@ -281,16 +281,14 @@ __global__ void __launch_bounds__(kTileThreads) TileMatMul(CudaMatMulArgs a) {
     for (int e = 0; e < 4; e += 2) {
       const int row = first_row + place.Row(i, e);
       if (row >= slice.count || (a.fine && row % 2 != 0)) continue;
-      float* to = a.out + slice.OutRow(a, row) * a.out_stride;
+      float* to = slice.OutRow(a, row);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
           const int n = first_out + place.Column(j, c);
-          if (n >= a.outs) continue;
-          float v = out.v[i][j][e + c];
-          if (a.bias != nullptr) v += slice.Bias(a, n);
-          to[n] = v;
+          if (n >= slice.target.outs) continue;
+          to[n] = slice.WithBias(n, out.v[i][j][e + c]);
         }
       }
     }
@@ -300,8 +298,7 @@ __global__ void __launch_bounds__(kTileThreads) TileMatMul(CudaMatMulArgs a) {
 template <class Block>
 void MatMulOf(const CudaMatMulArgs& a, CudaStream stream) {
   if (a.rows <= kFewRows) return MatMulFewRows<Block>(a, stream);
-  const dim3 grid(CeilDiv(a.outs, kTile), CeilDiv(a.rows, kTile), static_cast<unsigned>(a.slices));
-  BATON_LAUNCH(TileMatMul<Block>, grid, dim3(kTileThreads), 0, stream, a);
+  BATON_LAUNCH(TileMatMul<Block>, MatMulGrid(a, kTile, kTile), dim3(kTileThreads), 0, stream, a);
 }
 
 }  // namespace BATON_ISA_NAMESPACE

@@ -309,10 +309,10 @@ TEST_P(BackendTest, ProductsThatShareAnInput) {
   const int32_t in = 256;
   Matrix x = RandomMatrix(40, in, 1), bias = RandomMatrix(1, 40, 2);
   const Weight bias_weight = FloatsAsWeight(bias.values.data());
-  const std::vector<std::pair<QuantType, int>> shapes = {{QuantType::kQ4_0, 48},
-                                                         {QuantType::kQ4_K, 40},
-                                                         {QuantType::kF16, 17},
-                                                         {QuantType::kQ6_K, 100}};
+  const std::vector<std::pair<QuantType, int>> shapes = {
+      {QuantType::kQ4_0, 48},  {QuantType::kQ4_K, 40},  {QuantType::kF16, 17},
+      {QuantType::kQ6_K, 100}, {QuantType::kQ4_0, 130}, {QuantType::kF16, 70},
+      {QuantType::kQ4_0, 3},   {QuantType::kQ4_0, 65}};
   for (const bool fine : {false, true}) {
     const auto multiply = [&](Backend& backend, Activations input) {
       std::vector<TestWeight> weights;
@@ -478,11 +478,25 @@ TEST_P(BackendTest, RotationFollowsPositions) {
                             .magnitude = 1.5f};
     const BatchLayout layout{
         .positions = {0, 7, 100000}, .sequence = {0, 0, 0}, .block_tables = {}};
-    const Matrix x = RandomMatrix(3, 2 * 12, 11);
-    Matrix y = x, want = x;
-    backend_->Rope(backend_->MakeRopeTable(params, layout), 12, y.View());
-    scalar_->Rope(scalar_->MakeRopeTable(params, layout), 12, want.View());
-    ExpectSameBits(y, want, "rotated");
+    const Matrix x = RandomMatrix(3, 2 * 12, 11), keys = RandomMatrix(3, 12, 12);
+    struct Turned {
+      Matrix queries, keys, others;
+    };
+    const auto turn = [&](Backend& backend) {
+      Turned turned = {x, keys, keys};
+      const RopeTable table = backend.MakeRopeTable(params, layout);
+      backend.Rope(table, 12, turned.queries.View());
+      backend.Rope(table, 12, turned.keys.View());
+      backend.Rope(table, 12, turned.others.View());
+      EXPECT_TRUE(backend.Sync().ok());
+      return turned;
+    };
+    Turned got = turn(*backend_);
+    const Turned want = turn(*scalar_);
+    Matrix& y = got.queries;
+    ExpectSameBits(y, want.queries, "queries");
+    ExpectSameBits(got.keys, want.keys, "keys");
+    ExpectSameBits(got.others, want.others, "others");
     if (pairs != RopePairs::kHalves) continue;
     for (int32_t r = 0; r < 3; ++r) {
       for (int head = 0; head < 2; ++head) {
@@ -692,6 +706,8 @@ TEST(CudaBackendTest, OperationsShareKernels) {
   const MatMulTarget targets[] = {{&w.weight, nullptr, out.View()},
                                   {&w.weight, nullptr, out2.View()}};
   const MatMulTarget float_target = {&floats.weight, nullptr, out.View()};
+  const RopeParams rope = {.dims = 2, .inv_freq = {1}};
+  const BatchLayout layout = {.positions = {3}, .sequence = {0}, .block_tables = {}};
   const auto norm = [&] {
     backend->Norm(NormKind::kRms, 1e-5f, x.View(), nullptr, nullptr, normed.View());
   };
@@ -700,16 +716,27 @@ TEST(CudaBackendTest, OperationsShareKernels) {
     int kernels;
     std::function<void()> run;
   } cases[] = {
-      {"residual, norm, rounding; two products", 3,
+      {"residual, norm and rounding; two products", 2,
        [&] {
          backend->Add(x.View(), branch.View(), 1, x.View());
          norm();
          backend->FineMatMul(normed.View(), targets);
        }},
-      {"activation, rounding; a product", 2,
+      {"activation and rounding; a product", 2,
        [&] {
          backend->GatedActivation({}, x.View(), branch.View(), branch.View());
          backend->MatMul(branch.View(), {targets, 1});
+       }},
+      {"products of two types", 3,
+       [&] {
+         const MatMulTarget three[] = {targets[0], float_target, targets[1]};
+         backend->MatMul(x.View(), three);
+       }},
+      {"queries and keys turned", 2,  // and the table
+       [&] {
+         const RopeTable table = backend->MakeRopeTable(rope, layout);
+         backend->Rope(table, 32, x.View());
+         backend->Rope(table, 32, branch.View());
        }},
       {"norm; a product of floats", 2,
        [&] {

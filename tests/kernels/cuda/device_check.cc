@@ -113,26 +113,26 @@ class DeviceProduct {
     float* x = device.Upload(p.x);
     args_ = {
         .type = p.type,
-        .weight = device.Upload(laid_out),
-        .row_bytes = row_bytes,
         .cols = p.cols,
-        .outs = p.outs,
+        .row_bytes = row_bytes,
+        .targets = {{.weight = device.Upload(laid_out),
+                     .outs = p.outs,
+                     .out = device.Allocate<float>(rows * p.outs),
+                     .out_stride = p.outs}},
         .rows = p.rows,
         .x = x,
         .x_stride = p.cols,
         .rounded = {device.Allocate<int8_t>(rows * stride), device.Allocate<float>(rows * cols),
-                    device.Allocate<int16_t>(rows * cols / 16), stride},
-        .out = device.Allocate<float>(rows * p.outs),
-        .out_stride = p.outs};
+                    device.Allocate<int16_t>(rows * cols / 16), stride}};
     x_ = {x, p.rows, p.cols, p.cols};
     rounding_ = {.format = p.format(), .rows = args_.rounded};
     rounds_ = p.group() > 0;
     device.Wait();
   }
   ~DeviceProduct() {
-    for (const void* p :
-         std::initializer_list<const void*>{args_.weight, args_.x, args_.rounded.values,
-                                            args_.rounded.scales, args_.rounded.sums, args_.out}) {
+    for (const void* p : std::initializer_list<const void*>{
+             args_.targets[0].weight, args_.x, args_.rounded.values, args_.rounded.scales,
+             args_.rounded.sums, args_.targets[0].out}) {
       device_.api.release(const_cast<void*>(p));
     }
   }
@@ -144,8 +144,9 @@ class DeviceProduct {
     device_.api.matmul(args_, device_.stream);
   }
   std::vector<float> Result() const {
-    std::vector<float> out(static_cast<size_t>(args_.rows) * args_.outs);
-    device_.Check(device_.api.download_rows({args_.out, args_.rows, args_.outs, args_.outs},
+    const CudaMatMulTarget& target = args_.targets[0];
+    std::vector<float> out(static_cast<size_t>(args_.rows) * target.outs);
+    device_.Check(device_.api.download_rows({target.out, args_.rows, target.outs, target.outs},
                                             out.data(), device_.stream),
                   "download");
     device_.Wait();

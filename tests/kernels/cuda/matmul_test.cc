@@ -115,17 +115,17 @@ class CudaMatMulTest : public ::testing::TestWithParam<QuantType> {
       cuda_emulation::SetThreadOrder(order);
       std::vector<float> got(want.size(), NAN);
       EmulatedCuda().matmul({.type = type(),
-                             .weight = device.get(),
-                             .row_bytes = row_bytes,
                              .cols = s.k,
-                             .outs = s.n,
+                             .row_bytes = row_bytes,
+                             .targets = {{.weight = device.get(),
+                                          .outs = s.n,
+                                          .bias = bias.data(),
+                                          .out = got.data(),
+                                          .out_stride = s.n}},
                              .rows = s.m,
                              .x = x.data(),
                              .x_stride = s.k,
-                             .rounded = rounded.view,
-                             .bias = bias.data(),
-                             .out = got.data(),
-                             .out_stride = s.n},
+                             .rounded = rounded.view},
                             nullptr);
       ASSERT_EQ(memcmp(got.data(), want.data(), want.size() * sizeof(float)), 0)
           << "K=" << s.k << " N=" << s.n << " M=" << s.m << ", order " << static_cast<int>(order);
