@@ -35,7 +35,8 @@ RULES = (
     (r"RowMatMulINS._\d+Block(Q|IQ4|MXFP4)", 39, (WIDE_LOAD, (r"dp4a", r"IDP\."))),
     # Many rows: tensor cores.
     (r"TileMatMulINS._\d+Block", 13, (WIDE_LOAD, (r"mma\.sync.*s8\.s8", r"IMMA\."))),
-    (r"FloatMatMulI", 9, (WIDE_LOAD,)),
+    # Float weights: 16 bytes from shared memory, too.
+    (r"FloatMatMulI", 12, (WIDE_LOAD, (r"ld\.shared\.v4", r"LDS\.128"))),
     (r"AttendILNS._6KvTypeE[01]E", 2, (WIDE_LOAD,)),
 )
 # Rows of the table of registers.
