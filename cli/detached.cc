@@ -23,7 +23,6 @@ namespace {
 
 constexpr absl::Duration kPoll = absl::Milliseconds(100);
 constexpr absl::Duration kStopTimeout = absl::Seconds(60);
-constexpr std::string_view kErrorPrefix = "baton: error: ";
 
 std::string StateFolder(const std::string& topology_file) {
   const char* state = std::getenv("XDG_STATE_HOME");

@@ -49,7 +49,7 @@ absl::StatusOr<std::vector<engine::TokenId>> IdsField(const nlohmann::ordered_js
   return ids;
 }
 
-absl::StatusOr<nlohmann::ordered_json> AnswerOne(const engine::Tokenizer& tokenizer,
+absl::StatusOr<nlohmann::ordered_json> DecodeOne(const engine::Tokenizer& tokenizer,
                                                  const nlohmann::ordered_json& question) {
   ASSIGN_OR_RETURN(const std::vector<engine::TokenId> ids, IdsField(question));
   ASSIGN_OR_RETURN(const bool special, BoolField(question, "special", true));
@@ -69,7 +69,7 @@ absl::Status Run(const DetokenizeFlags& flags) {
   ASSIGN_OR_RETURN(const engine::GgufModel model, OpenModel(flags.model));
   ASSIGN_OR_RETURN(const std::unique_ptr<engine::Tokenizer> tokenizer, MakeTokenizer(model));
   if (flags.jsonl) {
-    return AnswerJsonLines([&](const auto& question) { return AnswerOne(*tokenizer, question); });
+    return AnswerJsonLines([&](const auto& question) { return DecodeOne(*tokenizer, question); });
   }
   RETURN_IF_ERROR(CheckIds(ids, tokenizer->vocab_size()));
   const std::string bytes = tokenizer->Decode(ids, !flags.without_special);

@@ -26,6 +26,9 @@ enum ExitCode : int {
   kInterrupted = 130,
 };
 
+// How the line of an error begins, for people and for the processes that have started others.
+inline constexpr std::string_view kErrorPrefix = "baton: error: ";
+
 int ExitCodeOf(const absl::Status& status);
 
 // The same error with a fixed exit code; OK stays OK.

@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int kTries = 6;
-constexpr absl::Duration kFirstPause = absl::Milliseconds(250);
+constexpr absl::Duration kFirstRetryPause = absl::Milliseconds(250);
 constexpr absl::Duration kLockPoll = absl::Milliseconds(100);
 constexpr long kConnectTimeoutS = 20;
 // Slower than this for so long is a connection that hangs.
@@ -130,7 +130,7 @@ class Request {
 // left.
 absl::Status WithRetries(const std::function<absl::Status()>& once,
                          const std::function<uint64_t()>& gained) {
-  absl::Duration pause = kFirstPause;
+  absl::Duration pause = kFirstRetryPause;
   uint64_t had = gained();
   for (int tries = 1;; ++tries) {
     const absl::Status status = once();
@@ -138,7 +138,7 @@ absl::Status WithRetries(const std::function<absl::Status()>& once,
     if (gained() > had) {
       had = gained();
       tries = 0;
-      pause = kFirstPause;
+      pause = kFirstRetryPause;
     }
     if (tries >= kTries) return WithExitCode(status, kUnreachable);
     absl::SleepFor(pause);

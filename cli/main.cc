@@ -47,7 +47,7 @@ void AddCommand(CLI::App& root, const Command& command, Choice& choice) {
 
 void PrintError(const absl::Status& status) {
   // One line, whatever a file or a peer put into the message; lines of a table may follow it.
-  std::fprintf(stderr, "baton: error: %s\n", std::string(Message(status)).c_str());
+  std::fputs(fmt::format("{}{}\n", kErrorPrefix, Message(status)).c_str(), stderr);
   if (std::string hint = HintOf(status); !hint.empty())
     std::fprintf(stderr, "hint: %s\n", hint.c_str());
 }

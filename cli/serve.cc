@@ -30,13 +30,13 @@ struct ServeFlags {
   std::string http;
 };
 
-constexpr absl::Duration kPoll = absl::Milliseconds(100);
+constexpr absl::Duration kStopPoll = absl::Milliseconds(100);
 constexpr absl::Duration kGrace = absl::Seconds(2);  // for answers to end once the process should
 
 // Until all is loaded, or cannot be, or somebody stops us.
 absl::Status WaitReady(coordinator::Coordinator& coordinator, std::stop_token stop) {
   while (!stop.stop_requested()) {
-    const absl::Status status = coordinator.WaitReady(absl::Now() + kPoll);
+    const absl::Status status = coordinator.WaitReady(absl::Now() + kStopPoll);
     if (!absl::IsDeadlineExceeded(status)) return status;
   }
   return absl::OkStatus();

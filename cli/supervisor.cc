@@ -20,8 +20,7 @@ constexpr absl::Duration kFirstPause = absl::Milliseconds(200);
 constexpr absl::Duration kLongestPause = absl::Seconds(10);
 constexpr absl::Duration kSteady =
     absl::Seconds(3);  // alive for so long: the next pause is the first again
-constexpr absl::Duration kGrace = absl::Seconds(5);  // to end cleanly
-constexpr std::string_view kErrorPrefix = "baton: error: ";
+constexpr absl::Duration kTimeToEnd = absl::Seconds(5);  // to end cleanly
 
 sigset_t WatchedSignals() {
   sigset_t set;
@@ -163,7 +162,7 @@ void Supervisor::Stop() {
     running->restart = absl::InfiniteFuture();
     if (running->process) running->process->Signal(SIGTERM);
   }
-  const absl::Time deadline = absl::Now() + kGrace;
+  const absl::Time deadline = absl::Now() + kTimeToEnd;
   const auto runs = [](const auto& p) { return p->process.has_value(); };
   while (std::ranges::any_of(programs_, runs) && absl::Now() < deadline) {
     WaitForEvents(std::min(deadline, absl::Now() + absl::Milliseconds(100)));

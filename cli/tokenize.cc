@@ -23,7 +23,7 @@ struct TokenizeFlags {
   bool jsonl = false;
 };
 
-absl::StatusOr<nlohmann::ordered_json> AnswerOne(const engine::Tokenizer& tokenizer,
+absl::StatusOr<nlohmann::ordered_json> EncodeOne(const engine::Tokenizer& tokenizer,
                                                  const nlohmann::ordered_json& question) {
   engine::Tokenizer::EncodeOptions options;
   ASSIGN_OR_RETURN(options.parse_special, BoolField(question, "parse_special", false));
@@ -42,7 +42,7 @@ absl::Status Run(const TokenizeFlags& flags) {
   ASSIGN_OR_RETURN(const engine::GgufModel model, OpenModel(flags.model));
   ASSIGN_OR_RETURN(const std::unique_ptr<engine::Tokenizer> tokenizer, MakeTokenizer(model));
   if (flags.jsonl) {
-    return AnswerJsonLines([&](const auto& question) { return AnswerOne(*tokenizer, question); });
+    return AnswerJsonLines([&](const auto& question) { return EncodeOne(*tokenizer, question); });
   }
   std::string text;
   if (flags.text) {

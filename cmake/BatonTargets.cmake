@@ -6,6 +6,8 @@ target_include_directories(baton_options INTERFACE ${CMAKE_SOURCE_DIR})
 target_compile_options(baton_options INTERFACE
   -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror -ffp-contract=off
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # GCC 12 raises it falsely inside std::string (GCC bug 105651)
+# The compiler's own garbage collection, an eighth of its time, begins at so many KiB.
+target_compile_options(baton_options INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=524288>)
 if(BATON_SANITIZE)
   target_compile_options(baton_options INTERFACE -fsanitize=${BATON_SANITIZE} -fno-omit-frame-pointer -g)
   target_link_options(baton_options INTERFACE -fsanitize=${BATON_SANITIZE})
@@ -16,7 +18,7 @@ endif()
 
 # Most of a file's compile time are the headers and templates of other projects, which its neighbours need too.
 function(baton_unity target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${BATON_UNITY} UNITY_BUILD_BATCH_SIZE 10)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${BATON_UNITY} UNITY_BUILD_BATCH_SIZE 32)
 endfunction()
 
 # baton_library(NAME [DEPENDS targets...]): a static library of all .cc files of the current folder.

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 
+#include "engine/backend/unary_op.h"
 #include "kernels/exact_math.h"
 
 namespace baton::engine {
@@ -13,7 +14,6 @@ namespace {
 
 using kernels::QuantTraits;
 using kernels::QuantType;
-using kernels::UnaryOp;
 
 constexpr size_t kAlignment = 64;
 
@@ -41,26 +41,6 @@ class HeapBuffer final : public DeviceBuffer {
   void* data_;
   size_t bytes_;
 };
-
-UnaryOp OpOf(ActivationKind kind) {
-  switch (kind) {
-    case ActivationKind::kSilu:
-      return UnaryOp::kSilu;
-    case ActivationKind::kGeluTanh:
-      return UnaryOp::kGeluTanh;
-    case ActivationKind::kGeluErf:
-      return UnaryOp::kGeluErf;
-    case ActivationKind::kGeluQuick:
-      return UnaryOp::kGeluQuick;
-    case ActivationKind::kRelu:
-      return UnaryOp::kRelu;
-    case ActivationKind::kReluSquared:
-      return UnaryOp::kReluSquared;
-    case ActivationKind::kSwigluClamped:
-      break;  // gated only
-  }
-  std::abort();
-}
 
 }  // namespace
 

@@ -1,10 +1,10 @@
 // Operations over rows of the CUDA backend. Those that a product or a norm often follows wait for
 // it: one kernel then does both, for a decode step is made of kernels that are shorter than their
 // start.
-#include <cstdlib>
 #include <utility>
 
 #include "engine/backend/cuda_backend.h"
+#include "engine/backend/unary_op.h"
 #include "kernels/cuda/device_layout.h"
 
 namespace baton::engine {
@@ -16,26 +16,6 @@ using kernels::CudaNormArgs;
 using kernels::CudaRopeArgs;
 using kernels::CudaRounding;
 using kernels::UnaryOp;
-
-UnaryOp OpOf(ActivationKind kind) {
-  switch (kind) {
-    case ActivationKind::kSilu:
-      return UnaryOp::kSilu;
-    case ActivationKind::kGeluTanh:
-      return UnaryOp::kGeluTanh;
-    case ActivationKind::kGeluErf:
-      return UnaryOp::kGeluErf;
-    case ActivationKind::kGeluQuick:
-      return UnaryOp::kGeluQuick;
-    case ActivationKind::kRelu:
-      return UnaryOp::kRelu;
-    case ActivationKind::kReluSquared:
-      return UnaryOp::kReluSquared;
-    case ActivationKind::kSwigluClamped:
-      break;  // gated only
-  }
-  std::abort();
-}
 
 bool TurnAlike(const CudaRopeArgs& a, const CudaRopeArgs& b) {
   return a.halves == b.halves && a.cos_sin == b.cos_sin && a.half == b.half &&

@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kMaxNodes = 20'000;
 constexpr size_t kMaxLiterals = 4'096;
-constexpr size_t kMaxKeyBytes = 4'096;
+constexpr size_t kMaxNameBytes = 4'096;
 constexpr int kMaxSchemaDepth = 100;
 
 // Keywords that say nothing about which values are valid.
@@ -270,7 +270,7 @@ class SchemaCompiler {
     }
     std::vector<SchemaNode::Property> compiled;
     for (const auto& [key, value] : properties.items()) {
-      if (key.size() > kMaxKeyBytes)
+      if (key.size() > kMaxNameBytes)
         return InvalidArgument("schema: {}: a property's name is too long", place);
       ASSIGN_OR_RETURN(const uint32_t property,
                        CompileAt(place + "/properties/" + key, value, depth + 1));
@@ -283,7 +283,7 @@ class SchemaCompiler {
       ASSIGN_OR_RETURN(others, CompileAt(place + "/additionalProperties", additional, depth + 1));
     }
     for (const Json& key : required) {
-      if (!key.is_string() || key.get_ref<const std::string&>().size() > kMaxKeyBytes) {
+      if (!key.is_string() || key.get_ref<const std::string&>().size() > kMaxNameBytes) {
         return InvalidArgument("schema: {}: required is not a list of names", place);
       }
       if (properties.contains(key.get_ref<const std::string&>())) continue;

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <memory>
 #include <string>
@@ -36,8 +37,10 @@ HttpServer& Server() {
   return *server;
 }
 
-int Connect() {
+// -1: interrupted by libFuzzer's alarm.
+int TryConnect() {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  Require(fd >= 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(Server().port());
@@ -51,9 +54,19 @@ int Connect() {
   setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &late, sizeof(late));
   Require(bind(fd, reinterpret_cast<sockaddr*>(&from), sizeof(from)) == 0);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  Require(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+    Require(errno == EINTR);
+    close(fd);
+    return -1;
+  }
   const linger reset{.l_onoff = 1, .l_linger = 0};  // no ports that wait
   setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+  return fd;
+}
+
+int Connect() {
+  int fd = -1;
+  while (fd < 0) fd = TryConnect();
   return fd;
 }
 
