@@ -10,7 +10,7 @@ inline namespace BATON_ISA_NAMESPACE {
 
 template <class Block>
 void IntegerMatMul(const MatMulArgs& a) {
-  if constexpr (requires { sizeof(Terms<Block>); }) {
+  if constexpr (HasRowKernel<Block>) {
     if (a.rows <= kMostRowsAbreast) return RowMatMul<Block>(a);
   }
   PanelMatMul<Block>(a);
@@ -18,14 +18,6 @@ void IntegerMatMul(const MatMulArgs& a) {
 template <class Block>
 void FillIntegerMatMul(KernelSet& set) {
   set.matmul[static_cast<int>(Block::kType)] = IntegerMatMul<Block>;
-}
-
-// All of them at once.
-inline void FillIntegerMatMuls(KernelSet& set) {
-#define BATON_FILL_MATMUL(Block) FillIntegerMatMul<Block>(set);
-  BATON_FOR_EACH_BLOCK32(BATON_FILL_MATMUL)
-  BATON_FOR_EACH_SUPER_BLOCK(BATON_FILL_MATMUL)
-#undef BATON_FILL_MATMUL
 }
 
 // One file a family, so that they compile side by side.

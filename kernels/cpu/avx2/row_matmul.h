@@ -57,6 +57,10 @@ using ActivationRows = const BlockActivations (&)[Rows];
 // 32 values is so short that the compiler sees for itself what they share.
 template <class Block>
 struct Terms;
+template <class Block>
+concept HasRowKernel = requires {
+  sizeof(Terms<Block>);
+};
 template <class Block, int Rows>
 inline void TermsOf(BlockRows<Block> w, ActivationRows<Rows> x, __m256 (&terms)[Rows]) {
   if constexpr (kValues<Block> == 32) {

@@ -28,7 +28,10 @@ int64_t MultiplyRegisters(int64_t rounds) {
 
 void FillAvx512(KernelSet& set) {
   set.name = "avx512";
-  FillIntegerMatMuls(set);
+#define BATON_FILL_MATMUL(Block) FillIntegerMatMul<Block>(set);
+  BATON_FOR_EACH_BLOCK32(BATON_FILL_MATMUL)
+  BATON_FOR_EACH_SUPER_BLOCK(BATON_FILL_MATMUL)
+#undef BATON_FILL_MATMUL
 #ifdef __AVX512VNNI__
   set.multiply_registers = MultiplyRegisters;
 #endif

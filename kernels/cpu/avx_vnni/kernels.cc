@@ -1,13 +1,22 @@
-// The AVX-VNNI set, for processors that have it without AVX-512: many rows by panels. What is
-// missing comes from the AVX2 set.
+// The AVX-VNNI set, for processors that have it without AVX-512: many rows by panels. Few rows,
+// where memory is the bound, are left to the AVX2 set, and what is missing comes from it.
 #include "kernels/cpu/avx2/block32_terms.h"
 #include "kernels/cpu/avx2/super_block_terms.h"
 #include "kernels/cpu/avx_vnni/panel_ops.h"
 // The order matters: panels are multiplied by panel_ops.h.
-#include "kernels/cpu/avx2/matmul.h"
+#include "kernels/cpu/panel.h"
 
 namespace baton::kernels {
 namespace {
+
+constinit KernelSet below;  // initialized without code of this file's instructions
+
+template <class Block>
+void MatMul(const MatMulArgs& a) {
+  if (HasRowKernel<Block> && a.rows <= kMostRowsAbreast)
+    return below.matmul[static_cast<int>(Block::kType)](a);
+  PanelMatMul<Block>(a);
+}
 
 #ifdef __AVXVNNI__  // not where the instructions are emulated
 int64_t MultiplyRegisters(int64_t rounds) {
@@ -26,8 +35,12 @@ int64_t MultiplyRegisters(int64_t rounds) {
 }  // namespace
 
 void FillAvxVnni(KernelSet& set) {
+  FillAvx2(below);
   set.name = "avx_vnni";
-  FillIntegerMatMuls(set);
+#define BATON_FILL_MATMUL(Block) set.matmul[static_cast<int>(Block::kType)] = MatMul<Block>;
+  BATON_FOR_EACH_BLOCK32(BATON_FILL_MATMUL)
+  BATON_FOR_EACH_SUPER_BLOCK(BATON_FILL_MATMUL)
+#undef BATON_FILL_MATMUL
 #ifdef __AVXVNNI__
   set.multiply_registers = MultiplyRegisters;
 #endif
