@@ -12,6 +12,7 @@
 #include "cli/exit_code.h"
 #include "cli/http_download.h"
 #include "coordinator/remote_headers.h"
+#include "engine/base/json.h"
 #include "engine/base/quote.h"
 #include "engine/base/units.h"
 #include "engine/gguf/gguf_header.h"
@@ -81,8 +82,8 @@ absl::StatusOr<HubName> ParseHubName(const std::string& name) {
 
 absl::StatusOr<Json> GetJson(const HttpSource& source) {
   ASSIGN_OR_RETURN(const std::string body, HttpGet(source));
-  Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return DataLoss("{}: answers no JSON", source.url);
+  absl::StatusOr<Json> json = engine::ParseJson(body, source.url);
+  if (!json.ok()) return DataLoss("{}: got no JSON that can be used", Message(json.status()));
   return json;
 }
 

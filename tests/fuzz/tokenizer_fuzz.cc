@@ -70,6 +70,14 @@ std::unique_ptr<Tokenizer> Pieces() {
   return Create(vocabulary, builder);
 }
 
+// Vocabularies of pieces put a space of their own before text that follows a special token.
+bool HoldsSpecialPiece(std::string_view text) {
+  for (const std::string_view special : {"<s>", "</s>", "<unk>"}) {
+    if (text.find(special) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void FuzzTokenizer(std::string_view input) {
@@ -87,7 +95,7 @@ void FuzzTokenizer(std::string_view input) {
       const std::string text = tokenizer->Decode(ids, /*special=*/true);
       // The sign for a space in vocabularies of pieces does not come back.
       const bool plain = IsValidUtf8(input) && input.find("\xE2\x96\x81") == std::string_view::npos;
-      if (plain) Require(text == input);
+      if (plain && !(special && HoldsSpecialPiece(input))) Require(text == input);
     }
     PromptText prompt{.text = std::string(input), .content = {}};
     if (input.size() > 4)
