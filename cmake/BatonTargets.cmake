@@ -18,7 +18,7 @@ endif()
 
 # Most of a file's compile time are the headers and templates of other projects, which its neighbours need too.
 function(baton_unity target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${BATON_UNITY} UNITY_BUILD_BATCH_SIZE 32)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${BATON_UNITY} UNITY_BUILD_BATCH_SIZE 0)
 endfunction()
 
 # baton_library(NAME [DEPENDS targets...]): a static library of all .cc files of the current folder.

@@ -8,7 +8,7 @@ seconds=${1:-1800}
 shift || true
 targets=("$@")
 (( ${#targets[@]} > 0 )) || targets=(gguf split_set topology wire openai http jinja tokenizer grammar journal api_keys)
-cmake --preset release -B build/fuzz -DBATON_FUZZ_OPTIMIZATION=-O2 > /dev/null
+cmake --preset release -B build/fuzz "-DBATON_FUZZ_OPTIMIZATION=-O2;-g1" > /dev/null
 cmake --build build/fuzz --target baton_fuzz
 failed=0
 for target in "${targets[@]}"; do
