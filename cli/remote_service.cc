@@ -269,7 +269,7 @@ class GrpcService : public RemoteService {
     request.set_add_special(add_special);
     ASSIGN_OR_RETURN(
         const v1::TokenizeResponse response,
-        Call<v1::TokenizeResponse>(&v1::Inference::Stub::Tokenize, request, kUnaryTimeout));
+        Ask<v1::TokenizeResponse>(&v1::Inference::Stub::Tokenize, request, kUnaryTimeout));
     return std::vector<engine::TokenId>(response.ids().begin(), response.ids().end());
   }
 
@@ -280,7 +280,7 @@ class GrpcService : public RemoteService {
     request.set_special(special);
     ASSIGN_OR_RETURN(
         v1::DetokenizeResponse response,
-        Call<v1::DetokenizeResponse>(&v1::Inference::Stub::Detokenize, request, kUnaryTimeout));
+        Ask<v1::DetokenizeResponse>(&v1::Inference::Stub::Detokenize, request, kUnaryTimeout));
     return std::move(*response.mutable_text());
   }
 
@@ -291,20 +291,20 @@ class GrpcService : public RemoteService {
     request.set_template_args_json(prompt.template_args_json);
     ASSIGN_OR_RETURN(
         const v1::RenderChatResponse response,
-        Call<v1::RenderChatResponse>(&v1::Inference::Stub::RenderChat, request, kUnaryTimeout));
+        Ask<v1::RenderChatResponse>(&v1::Inference::Stub::RenderChat, request, kUnaryTimeout));
     return RenderedChat{.text = response.text(),
                         .ids = {response.ids().begin(), response.ids().end()}};
   }
 
   absl::StatusOr<ModelSummary> FetchModel(absl::Duration timeout) override {
-    ASSIGN_OR_RETURN(const v1::ModelInfo info, Call<v1::ModelInfo>(&v1::Inference::Stub::GetModel,
-                                                                   v1::GetModelRequest(), timeout));
+    ASSIGN_OR_RETURN(const v1::ModelInfo info, Ask<v1::ModelInfo>(&v1::Inference::Stub::GetModel,
+                                                                  v1::GetModelRequest(), timeout));
     return FromMessage(info);
   }
   absl::StatusOr<ClusterStatus> FetchCluster(absl::Duration timeout) override {
     ASSIGN_OR_RETURN(
         const v1::ClusterInfo info,
-        Call<v1::ClusterInfo>(&v1::Inference::Stub::GetCluster, v1::GetClusterRequest(), timeout));
+        Ask<v1::ClusterInfo>(&v1::Inference::Stub::GetCluster, v1::GetClusterRequest(), timeout));
     pid_ = info.pid();
     return FromMessage(info);
   }
@@ -320,7 +320,7 @@ class GrpcService : public RemoteService {
     request.set_request_id(std::string(request_id));
     ASSIGN_OR_RETURN(
         v1::GetTraceResponse response,
-        Call<v1::GetTraceResponse>(&v1::Inference::Stub::GetTrace, request, kUnaryTimeout));
+        Ask<v1::GetTraceResponse>(&v1::Inference::Stub::GetTrace, request, kUnaryTimeout));
     return std::move(*response.mutable_chrome_json());
   }
   absl::StatusOr<std::vector<coordinator::SessionInfo>> Session(
@@ -370,10 +370,12 @@ class GrpcService : public RemoteService {
   }
 
   template <typename Response, typename Request>
-  absl::StatusOr<Response> Call(grpc::Status (v1::Inference::Stub::*method)(grpc::ClientContext*,
-                                                                            const Request&,
-                                                                            Response*),
-                                const Request& request, absl::Duration timeout) {
+  using Method = grpc::Status (v1::Inference::Stub::*)(grpc::ClientContext*, const Request&,
+                                                       Response*);
+
+  template <typename Response, typename Request>
+  absl::StatusOr<Response> Call(Method<Response, Request> method, const Request& request,
+                                absl::Duration timeout) {
     grpc::ClientContext context;
     Prepare(context, absl::Now() + timeout);
     Response response;
@@ -382,6 +384,16 @@ class GrpcService : public RemoteService {
       return Unavailable("{}: it ended the call: {}", address_, status.error_message());
     if (!status.ok()) return FromServer(status, address_);
     return response;
+  }
+
+  // A call that changes nothing. A connection that breaks says that the server went, not what holds
+  // now: asked once more, there is an answer, or nobody who listens.
+  template <typename Response, typename Request>
+  absl::StatusOr<Response> Ask(Method<Response, Request> method, const Request& request,
+                               absl::Duration timeout) {
+    absl::StatusOr<Response> response = Call<Response>(method, request, timeout);
+    if (!absl::IsUnavailable(response.status())) return response;
+    return Call<Response>(method, request, timeout);
   }
 
   // Reads a stream on a thread of its own.
