@@ -35,10 +35,15 @@ function(baton_library name)
   endif()
 endfunction()
 
-# baton_test(NAME [DEPENDS targets...]): one program of all *_test.cc files of the current folder; ctest lists each case.
+# baton_test(NAME [FOLDERS folders...] [DEPENDS targets...]): one program of all *_test.cc files of the current folder, or of
+# those below it; ctest lists each case.
 function(baton_test name)
-  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
+  cmake_parse_arguments(ARG "" "" "FOLDERS;DEPENDS" ${ARGN})
+  if(NOT ARG_FOLDERS)
+    set(ARG_FOLDERS .)
+  endif()
+  list(TRANSFORM ARG_FOLDERS REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/\\1/*_test.cc" OUTPUT_VARIABLE patterns)
+  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   if(NOT sources)
     return()
   endif()

@@ -187,10 +187,14 @@ class Chaos:
             time.sleep(0.05)
         raise FallsShort(f"not ready after {seconds} s: {status and status['state']}")
 
-    def kill(self, pids):
+    def send(self, which, pids):
+        """A signal to whoever is still there: what `status` says is a moment old."""
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, which)
+
+    def kill(self, pids):
+        self.send(signal.SIGKILL, pids)
 
     def alive(self, status):
         return [w for w in status["workers"] if w["pid"]]
@@ -384,9 +388,9 @@ def soak(chaos):
             counts[kind] += 1
             victims = chaos.random.sample(alive, min(len(alive), 2 if kind == "kill two" else 1))
             if kind == "stop":
-                os.kill(victims[0]["pid"], signal.SIGSTOP)
+                chaos.send(signal.SIGSTOP, [victims[0]["pid"]])
                 time.sleep(chaos.random.uniform(0.5, 3))
-                os.kill(victims[0]["pid"], signal.SIGCONT)
+                chaos.send(signal.SIGCONT, [victims[0]["pid"]])
             elif kind == "drain":
                 cluster.run("drain", victims[0]["name"], "--server", chaos.grpc, timeout=DEADLINE_S)  # refused where no room is
                 chaos.kill([victims[0]["pid"]])  # comes back by itself

@@ -163,7 +163,8 @@ TEST_P(WeightTypeTest, OneAnswer) {
 
 TEST_P(WeightTypeTest, OneAnswerOnCuda) {
   const auto type = static_cast<kernels::QuantType>(GetParam());
-  ExpectOneAnswer({.type = type, .hidden_size = 256}, KvType::kQ8_0, LargeOnCuda());
+  ExpectOneAnswer({.type = type, .num_layers = 2, .hidden_size = 256}, KvType::kQ8_0,
+                  LargeOnCuda());
 }
 
 std::vector<int> TypesWithKernels() {

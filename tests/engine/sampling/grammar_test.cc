@@ -13,7 +13,7 @@ namespace baton::engine {
 namespace {
 
 using ::testing::HasSubstr;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 std::shared_ptr<const Grammar> Compiled(std::string_view schema) {
   const auto grammar = Grammar::FromJsonSchema(schema);
@@ -141,23 +141,23 @@ std::vector<std::string> Vocabulary() {
 }
 
 // The subset of JSON schema, checked the plain way.
-bool IsValid(const Json& root, const Json& schema, const Json& value) {
+bool IsValid(const OrderedJson& root, const OrderedJson& schema, const OrderedJson& value) {
   if (schema.is_boolean()) return schema.get<bool>();
   if (schema.contains("$ref")) {
     const std::string target = schema["$ref"];
-    return IsValid(root, root.at(Json::json_pointer(target.substr(1))), value);
+    return IsValid(root, root.at(OrderedJson::json_pointer(target.substr(1))), value);
   }
   if (schema.contains("const")) return value == schema["const"];
-  const auto fits_any = [&](const Json& schemas) {
+  const auto fits_any = [&](const OrderedJson& schemas) {
     return std::any_of(schemas.begin(), schemas.end(),
-                       [&](const Json& each) { return IsValid(root, each, value); });
+                       [&](const OrderedJson& each) { return IsValid(root, each, value); });
   };
   if (schema.contains("enum"))
     return std::find(schema["enum"].begin(), schema["enum"].end(), value) != schema["enum"].end();
   if (schema.contains("anyOf")) return fits_any(schema["anyOf"]);
   if (schema.contains("type") && schema["type"].is_array()) {
-    return std::any_of(schema["type"].begin(), schema["type"].end(), [&](const Json& type) {
-      Json single = schema;
+    return std::any_of(schema["type"].begin(), schema["type"].end(), [&](const OrderedJson& type) {
+      OrderedJson single = schema;
       single["type"] = type;
       return IsValid(root, single, value);
     });
@@ -165,13 +165,14 @@ bool IsValid(const Json& root, const Json& schema, const Json& value) {
   const std::string type = schema.value("type", "");
   if (type == "object" || (type.empty() && schema.contains("properties"))) {
     if (!value.is_object()) return false;
-    const Json properties = schema.value("properties", Json::object());
-    for (const Json& key : schema.value("required", Json::array())) {
+    const OrderedJson properties = schema.value("properties", OrderedJson::object());
+    for (const OrderedJson& key : schema.value("required", OrderedJson::array())) {
       if (!value.contains(key.get<std::string>())) return false;
     }
     for (const auto& [key, item] : value.items()) {
-      const Json rule = properties.contains(key) ? properties[key]
-                                                 : schema.value("additionalProperties", Json(true));
+      const OrderedJson rule = properties.contains(key)
+                                   ? properties[key]
+                                   : schema.value("additionalProperties", OrderedJson(true));
       if (!IsValid(root, rule, item)) return false;
     }
     return true;
@@ -180,8 +181,8 @@ bool IsValid(const Json& root, const Json& schema, const Json& value) {
     if (!value.is_array() || value.size() < schema.value("minItems", 0u) ||
         value.size() > schema.value("maxItems", 99999u))
       return false;
-    return std::all_of(value.begin(), value.end(), [&](const Json& item) {
-      return IsValid(root, schema.value("items", Json(true)), item);
+    return std::all_of(value.begin(), value.end(), [&](const OrderedJson& item) {
+      return IsValid(root, schema.value("items", OrderedJson(true)), item);
     });
   }
   if (type == "string") {
@@ -205,7 +206,7 @@ TEST(GrammarTest, WalksUnderTheMaskGiveValidJson) {
   std::mt19937 random(7);
   for (const SchemaCase& one : kCases) {
     const auto grammar = Compiled(one.schema);
-    const Json schema = Json::parse(one.schema);
+    const OrderedJson schema = OrderedJson::parse(one.schema);
     TokenMasker masker(grammar, tokens);
     for (int walk = 0; walk < 20; ++walk) {
       GrammarState state(grammar);
@@ -238,7 +239,7 @@ TEST(GrammarTest, WalksUnderTheMaskGiveValidJson) {
         text += vocabulary[next];
         ASSERT_TRUE(state.Advance(vocabulary[next]));
       }
-      const Json value = Json::parse(text, nullptr, false);
+      const OrderedJson value = OrderedJson::parse(text, nullptr, false);
       ASSERT_FALSE(value.is_discarded()) << one.schema << "\n" << text;
       EXPECT_TRUE(IsValid(schema, schema, value)) << one.schema << "\n" << text;
     }
