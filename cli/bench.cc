@@ -184,6 +184,19 @@ class Bench {
     return model_.pipeline->Feed(tokens, tokens.size() - 1, flags_.model.chunk).status();
   }
 
+  // Positions before those that are decoded hold keys and values of their own: memory that nobody
+  // has written is one page of zeros, which any cache holds.
+  absl::Status FillCache(int batch, int depth) {
+    if (depth == 0) return absl::OkStatus();
+    RETURN_IF_ERROR(Feed(SomeTokens(engine::kKvBlockPositions, model_.vocab_size())));
+    const int32_t blocks_each = PositionsEach() / engine::kKvBlockPositions;
+    for (int i = 0; i < batch; ++i) {
+      for (int32_t b = 0; b < KvBlocksFor(depth); ++b)
+        RETURN_IF_ERROR(model_.pipeline->CopyKvBlock(0, i * blocks_each + b));
+    }
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<Result> Decode(int batch, int depth) {
     Result result =
         NewResult(batch == 1 ? "decode" : "batched_decode", flags_.decode, depth, batch);
@@ -196,6 +209,7 @@ class Bench {
       }
       return absl::OkStatus();
     };
+    RETURN_IF_ERROR(FillCache(batch, depth));
     RETURN_IF_ERROR(run(depth, std::min(flags_.decode, 4)));
     RETURN_IF_ERROR(Measure(
         double(flags_.decode) * batch, [&] { return run(depth, flags_.decode); }, result));
@@ -209,12 +223,35 @@ class Bench {
   LocalModel model_;
 };
 
-void SetShares(const engine::StageCost& cost, const Machine& machine, Result& result) {
+// Keys and values that a token at this position reads.
+uint64_t KvBytesRead(const engine::HyperParams& hyperparams, engine::KvType type,
+                     int32_t position) {
+  uint64_t bytes = 0;
+  for (int32_t i = 0; i < hyperparams.num_layers; ++i) {
+    const int32_t window = hyperparams.layers[i].window;
+    const int32_t seen = window > 0 ? std::min(window, position + 1) : position + 1;
+    bytes += seen * engine::KvBytesPerPosition(hyperparams, i, type);
+  }
+  return bytes;
+}
+
+// What is the model's in what the tests' shares are of.
+struct ModelNumbers {
+  engine::HyperParams hyperparams;
+  engine::KvType kv_type;
+  engine::StageCost cost;
+};
+
+void SetShares(const ModelNumbers& model, const Machine& machine, Result& result) {
   if (result.test == "load") return;
-  const double steps_per_s = result.median() / result.batch;
+  const engine::StageCost& cost = model.cost;
   if (result.test != "prefill") {
+    const double steps_per_s = result.median() / result.batch;
+    const uint64_t kv_bytes =
+        KvBytesRead(model.hyperparams, model.kv_type, result.depth + result.tokens / 2);
     result.bandwidth_share =
-        steps_per_s * static_cast<double>(cost.read_bytes_per_token) / machine.read_bytes_per_s;
+        steps_per_s * static_cast<double>(cost.read_bytes_per_token + result.batch * kv_bytes) /
+        machine.read_bytes_per_s;
   }
   result.compute_share =
       result.median() * static_cast<double>(cost.flops_per_token) / machine.int8_ops_per_s;
@@ -292,27 +329,28 @@ absl::Status Run(const BenchFlags& flags) {
   ASSIGN_OR_RETURN(const engine::KvType kv_type, ParseKvType("--kv-type", flags.model.kv_type));
   std::vector<Result> results;
   Json model;
-  engine::StageCost cost;
+  ModelNumbers numbers{.hyperparams = {}, .kv_type = kv_type, .cost = {}};
   for (int count : threads) {
     Bench bench(flags, plan, count);
     RETURN_IF_ERROR(bench.Run(results));
     if (!model.is_null()) continue;
     ASSIGN_OR_RETURN(const engine::ModelCost whole,
                      engine::CostOfModel(bench.file(), bench.hyperparams(), kv_type));
-    cost = engine::CostOfStage(whole, {0, bench.hyperparams().num_layers});
+    numbers.hyperparams = bench.hyperparams();
+    numbers.cost = engine::CostOfStage(whole, {0, bench.hyperparams().num_layers});
     model = {{"file", bench.file().parts()[0].path},
              {"bytes", bench.file().total_bytes()},
              {"architecture", std::string(bench.hyperparams().spec->name)},
              {"num_layers", bench.hyperparams().num_layers},
-             {"read_bytes_per_token", cost.read_bytes_per_token},
-             {"flops_per_token", cost.flops_per_token}};
+             {"read_bytes_per_token", numbers.cost.read_bytes_per_token},
+             {"flops_per_token", numbers.cost.flops_per_token}};
   }
   const uint64_t rss_bytes = PeakResidentBytes();  // before the machine's own measures take memory
   Machine machine;
   const int most = std::ranges::max(threads);
   machine.read_bytes_per_s = MeasureReadBytesPerSecond(most);
   ASSIGN_OR_RETURN(machine.int8_ops_per_s, engine::MeasureInt8OpsPerSecond(most));
-  for (Result& result : results) SetShares(cost, machine, result);
+  for (Result& result : results) SetShares(numbers, machine, result);
 
   ASSIGN_OR_RETURN(const auto backend,
                    engine::MakeBackend({.device = flags.model.device, .threads = most}));

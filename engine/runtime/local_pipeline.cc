@@ -53,6 +53,15 @@ absl::StatusOr<std::vector<RowResult>> LocalPipeline::Run(const MicroBatch& batc
   return std::move(output.results);
 }
 
+absl::Status LocalPipeline::CopyKvBlock(int32_t from, int32_t to) {
+  for (const auto& stage : stages_) {
+    std::vector<std::byte> bytes(stage->kv_block_bytes());
+    RETURN_IF_ERROR(stage->ReadKvBlock(from, bytes));
+    RETURN_IF_ERROR(stage->WriteKvBlock(to, bytes));
+  }
+  return absl::OkStatus();
+}
+
 MicroBatch LocalPipeline::MakeBatch(std::span<const TokenId> tokens, size_t first_wanted) const {
   MicroBatch batch;
   batch.tokens.assign(tokens.begin(), tokens.end());

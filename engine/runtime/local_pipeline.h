@@ -41,6 +41,9 @@ class LocalPipeline {
   // One micro-batch through all stages, after CheckMicroBatch.
   absl::StatusOr<std::vector<RowResult>> Run(const MicroBatch& batch);
 
+  // Block `to` holds from now on what `from` holds, on all stages.
+  absl::Status CopyKvBlock(int32_t from, int32_t to);
+
   const HyperParams& hyperparams() const { return stages_[0]->hyperparams(); }
   int32_t position() const { return position_; }
   int32_t context_length() const { return stages_[0]->limits().context_length; }
