@@ -22,6 +22,15 @@ class Memory(cluster.TestCase):
             self.assertLessEqual(cluster.resident_bytes(coordinator) - c.idle_bytes, 64 * MIB)
             self.assertLessEqual(cluster.mapped_bytes(coordinator, model), 8 * MIB)
 
+    def test_a_model_in_use_is_its_weights_and_its_cache(self):
+        model = cluster.real_model()
+        with cluster.cluster(self.folder, model, num_workers=1, context=1024) as c:
+            c.generate("-p", "Describe the sea, the mountains and the forest. " * 30, "-n", 16)
+            worker, = c.status()["workers"]
+            self.assertGreater(worker["weights_bytes"], 64 * MIB)  # or a second copy would not show
+            allowed = model.stat().st_size + worker["kv_bytes"] + 64 * MIB
+            self.assertLessEqual(cluster.resident_bytes(worker["pid"]), allowed)
+
 
 if __name__ == "__main__":
     unittest.main()
