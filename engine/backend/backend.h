@@ -237,6 +237,18 @@ class Backend {
   virtual void Activate(const ActivationParams& params, Activations x) = 0;
   virtual void GatedActivation(const ActivationParams& params, Activations gate, Activations up,
                                Activations out) = 0;
+  // The way into a feed-forward network: up.out = f(x * gate^T) * (x * up^T), or f(x * up^T)
+  // without a gate. What gate->out holds afterwards is unspecified.
+  virtual void ActivatedMatMul(const ActivationParams& params, Activations x,
+                               const MatMulTarget* gate, const MatMulTarget& up) {
+    if (gate == nullptr) {
+      MatMul(x, {&up, 1});
+      return Activate(params, up.out);
+    }
+    const std::array<MatMulTarget, 2> targets = {*gate, up};
+    MatMul(x, targets);
+    GatedActivation(params, gate->out, up.out, up.out);
+  }
 
   virtual RopeTable MakeRopeTable(const RopeParams& params, const BatchLayout& layout) = 0;
   // x [rows, heads * head_dim], in place.
@@ -268,6 +280,14 @@ class Backend {
   // experts] or null.
   virtual void ExpertMatMul(const Routing& routing, Activations x, const Weight& weight,
                             const Weight* bias, Activations out) = 0;
+  // The same twice, as ActivatedMatMul does it: up.out = f(gate) * up.
+  virtual void ActivatedExpertMatMul(const ActivationParams& params, const Routing& routing,
+                                     Activations x, const MatMulTarget& gate,
+                                     const MatMulTarget& up) {
+    ExpertMatMul(routing, x, *gate.weight, gate.bias, gate.out);
+    ExpertMatMul(routing, x, *up.weight, up.bias, up.out);
+    GatedActivation(params, gate.out, up.out, up.out);
+  }
   // out[row] = sum over slots of weight * x[row * num_used + slot], in slot order.
   virtual void ExpertSum(const Routing& routing, Activations x, Activations out) = 0;
 };

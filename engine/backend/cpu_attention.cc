@@ -85,32 +85,6 @@ void StoreHeadQ8(const KvLayer& layer, std::byte* block, int32_t slot, const flo
           scales + 2 * slot * kernels::KvGroups(layer.value_dim), 1);
 }
 
-// Consecutive rows of one sequence, and the chunks that they see.
-struct RowRun {
-  int32_t begin, end;  // rows
-  int32_t first_chunk, end_chunk;
-  std::span<const int32_t> blocks;
-};
-
-std::vector<RowRun> RunsOf(const BatchLayout& layout, int32_t window, int32_t rows_per_run) {
-  std::vector<RowRun> runs;
-  const auto rows = static_cast<int32_t>(layout.positions.size());
-  for (int32_t begin = 0; begin < rows;) {
-    int32_t end = begin, lowest = layout.positions[begin], highest = lowest;
-    for (;
-         end < rows && end - begin < rows_per_run && layout.sequence[end] == layout.sequence[begin];
-         ++end) {
-      lowest = std::min(lowest, layout.positions[end]);
-      highest = std::max(highest, layout.positions[end]);
-    }
-    const int32_t first_seen = window > 0 ? std::max(0, lowest - window + 1) : 0;
-    runs.push_back({begin, end, first_seen / kAttentionChunk, highest / kAttentionChunk + 1,
-                    layout.block_tables[layout.sequence[begin]]});
-    begin = end;
-  }
-  return runs;
-}
-
 }  // namespace
 
 size_t CpuBackend::KvBlockBytes(const KvLayer& layer) const {
@@ -145,14 +119,41 @@ void CpuBackend::StoreKv(const KvLayer& cache, const BatchLayout& layout, Activa
   });
 }
 
+void CpuAttentionItems::Divide(const BatchLayout& layout, int32_t window, int32_t kv_heads,
+                               int32_t group) {
+  const int32_t rows_per_run = std::max(1, kMaxTaskQueries / group);
+  const auto rows = static_cast<int32_t>(layout.positions.size());
+  runs.clear();
+  for (int32_t begin = 0; begin < rows;) {
+    int32_t end = begin, lowest = layout.positions[begin], highest = lowest;
+    for (;
+         end < rows && end - begin < rows_per_run && layout.sequence[end] == layout.sequence[begin];
+         ++end) {
+      lowest = std::min(lowest, layout.positions[end]);
+      highest = std::max(highest, layout.positions[end]);
+    }
+    const int32_t first_seen = window > 0 ? std::max(0, lowest - window + 1) : 0;
+    runs.push_back({begin, end, first_seen / kAttentionChunk, highest / kAttentionChunk + 1,
+                    layout.block_tables[layout.sequence[begin]]});
+    begin = end;
+  }
+  items.clear();
+  most_chunks = 0;
+  for (const RowRun& run : runs) {
+    most_chunks = std::max(most_chunks, run.end_chunk - run.first_chunk);
+    const int32_t queries = (run.end - run.begin) * group;
+    for (int32_t head = 0; head < kv_heads; ++head) {
+      for (int32_t first = 0; first < queries; first += kMaxTaskQueries) {
+        items.push_back({&run, head, first, std::min(kMaxTaskQueries, queries - first)});
+      }
+    }
+  }
+}
+
 namespace {
 
-// One run of rows, one KV head, some of its query heads: what a thread does at a time.
-struct AttentionItem {
-  const RowRun* run;
-  int32_t kv_head;
-  int32_t first_query, num_queries;  // of the run's rows x heads of the group
-};
+using RowRun = CpuAttentionItems::RowRun;
+using AttentionItem = CpuAttentionItems::Item;
 
 // What all items of one call share.
 struct AttentionCall {
@@ -229,19 +230,9 @@ void CpuBackend::Attention(const AttentionParams& params, const KvLayer& cache,
   const int32_t group = params.num_heads / cache.num_kv_heads;
   const AttentionCall call{kernels_, &params, &cache, &layout,
                            q,        out,     group,  (cache.value_dim + 2 + 15) / 16 * 16};
-  const int32_t rows_per_run = std::max(1, kMaxTaskQueries / group);
-  const std::vector<RowRun> runs = RunsOf(layout, params.window, rows_per_run);
-  std::vector<AttentionItem> items;
-  int32_t most_chunks = 0;
-  for (const RowRun& run : runs) {
-    most_chunks = std::max(most_chunks, run.end_chunk - run.first_chunk);
-    const int32_t queries = (run.end - run.begin) * group;
-    for (int32_t head = 0; head < cache.num_kv_heads; ++head) {
-      for (int32_t first = 0; first < queries; first += kMaxTaskQueries) {
-        items.push_back({&run, head, first, std::min(kMaxTaskQueries, queries - first)});
-      }
-    }
-  }
+  attention_items_.Divide(layout, params.window, cache.num_kv_heads, group);
+  const std::vector<AttentionItem>& items = attention_items_.items;
+  const int32_t most_chunks = attention_items_.most_chunks;
   const int threads = pool_.size();
   const int64_t scratch_floats = kernels::AttentionScratchFloats(cache.key_dim, cache.value_dim);
   const auto scratch_of = [&](int thread) {
@@ -279,12 +270,12 @@ void CpuBackend::Attention(const AttentionParams& params, const KvLayer& cache,
   pool_.Run([&](int thread) {
     float* scratch = scratch_of(thread);
     int turn = 0;
-    for (size_t i = 0; i < items.size(); ++i) {
-      for (int32_t chunk = items[i].run->first_chunk; chunk < items[i].run->end_chunk; ++chunk) {
-        if (turn++ % threads != thread) continue;
-        float* own =
-            partials + i * per_item + (chunk - items[i].run->first_chunk) * call.partial_floats;
-        call.Attend(items[i], chunk, own, most_chunks, scratch);
+    for (int32_t c = 0; c < most_chunks; ++c) {  // outside, for the last ones are short
+      for (size_t i = 0; i < items.size(); ++i) {
+        const int32_t chunk = items[i].run->first_chunk + c;
+        if (chunk >= items[i].run->end_chunk || turn++ % threads != thread) continue;
+        call.Attend(items[i], chunk, partials + i * per_item + c * call.partial_floats, most_chunks,
+                    scratch);
       }
     }
   });

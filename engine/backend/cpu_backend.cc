@@ -30,18 +30,6 @@ class PageBuffer final : public DeviceBuffer {
   size_t bytes_;
 };
 
-class HeapBuffer final : public DeviceBuffer {
- public:
-  explicit HeapBuffer(size_t bytes) : bytes_(bytes) { data_ = scratch_.Get<std::byte>(bytes); }
-  void* data() override { return data_; }
-  size_t bytes() const override { return bytes_; }
-
- private:
-  ScratchBuffer scratch_;
-  void* data_;
-  size_t bytes_;
-};
-
 }  // namespace
 
 void ScratchBuffer::Free::operator()(void* p) const { std::free(p); }
@@ -74,8 +62,15 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> CpuBackend::Allocate(size_t bytes)
   return std::make_unique<PageBuffer>(data, mapped);
 }
 
-std::shared_ptr<DeviceBuffer> CpuBackend::AllocateShared(size_t bytes) {
-  return std::make_shared<HeapBuffer>(bytes);
+std::shared_ptr<DeviceBuffer> CpuBackend::Borrow(size_t bytes) {
+  for (const std::shared_ptr<ScratchBuffer>& buffer : lent_) {
+    if (buffer.use_count() > 1) continue;
+    buffer->Get<std::byte>(bytes);
+    return buffer;
+  }
+  lent_.push_back(std::make_shared<ScratchBuffer>());
+  lent_.back()->Get<std::byte>(bytes);
+  return lent_.back();
 }
 
 absl::StatusOr<Weight> CpuBackend::Prepare(const TensorView& tensor) {
@@ -167,18 +162,30 @@ void CpuBackend::Activate(const ActivationParams& params, Activations x) {
 
 void CpuBackend::GatedActivation(const ActivationParams& params, Activations gate, Activations up,
                                  Activations out) {
-  if (params.kind == ActivationKind::kSwigluClamped) {
-    ForRows(gate, [&](int32_t r) {
-      kernels_->gated_swiglu_clamped(gate.data + r * gate.stride, up.data + r * up.stride,
-                                     params.limit, gate.cols, out.data + r * out.stride);
-    });
-    return;
-  }
-  const auto gated = kernels_->gated[static_cast<size_t>(OpOf(params.kind))];
   ForRows(gate, [&](int32_t r) {
-    gated(gate.data + r * gate.stride, up.data + r * up.stride, gate.cols,
-          out.data + r * out.stride);
+    GateValues(params, gate.data + r * gate.stride, up.data + r * up.stride, gate.cols,
+               out.data + r * out.stride);
   });
+}
+
+void CpuBackend::GateValues(const ActivationParams& params, const float* gate, const float* up,
+                            int32_t n, float* out) const {
+  if (params.kind == ActivationKind::kSwigluClamped)
+    return kernels_->gated_swiglu_clamped(gate, up, params.limit, n, out);
+  kernels_->gated[static_cast<size_t>(OpOf(params.kind))](gate, up, n, out);
+}
+
+void CpuBackend::ActivateColumns(const ActivationParams& params, const MatMulTarget* gate,
+                                 const MatMulTarget& up, int64_t begin, int64_t end) const {
+  const auto columns = static_cast<int32_t>(end - begin);
+  for (int32_t r = 0; r < up.out.rows; ++r) {
+    float* values = up.out.data + r * up.out.stride + begin;
+    if (gate == nullptr) {
+      kernels_->unary[static_cast<size_t>(OpOf(params.kind))](columns, values);
+    } else {
+      GateValues(params, gate->out.data + r * gate->out.stride + begin, values, columns, values);
+    }
+  }
 }
 
 // ---- rotation -----------------------------------------------------------------------------------
@@ -186,7 +193,7 @@ void CpuBackend::GatedActivation(const ActivationParams& params, Activations gat
 RopeTable CpuBackend::MakeRopeTable(const RopeParams& params, const BatchLayout& layout) {
   const auto rows = static_cast<int32_t>(layout.positions.size());
   const int32_t half = params.dims / 2;
-  RopeTable table{.params = &params, .cos_sin = AllocateShared(sizeof(float) * rows * params.dims)};
+  RopeTable table{.params = &params, .cos_sin = Borrow(sizeof(float) * rows * params.dims)};
   auto* data = static_cast<float*>(table.cos_sin->data());
   ForRows({data, rows, params.dims, params.dims}, [&](int32_t r) {
     float* row = data + int64_t{r} * params.dims;

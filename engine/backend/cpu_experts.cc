@@ -83,8 +83,8 @@ Routing CpuBackend::Route(const RouterParams& params, Activations logits) {
   const size_t slots = static_cast<size_t>(logits.rows) * params.num_used;
   Routing routing{.rows = logits.rows,
                   .num_used = params.num_used,
-                  .experts = AllocateShared(sizeof(int32_t) * slots),
-                  .weights = AllocateShared(sizeof(float) * slots)};
+                  .experts = Borrow(sizeof(int32_t) * slots),
+                  .weights = Borrow(sizeof(float) * slots)};
   auto* experts = static_cast<int32_t*>(routing.experts->data());
   auto* weights = static_cast<float*>(routing.weights->data());
   RowRouter router;

@@ -63,19 +63,39 @@ void CpuBackend::FineMatMul(Activations x, std::span<const MatMulTarget> targets
   MultiplyTargets(x, targets, true);
 }
 
-void CpuBackend::MultiplyTargets(Activations x, std::span<const MatMulTarget> targets, bool fine) {
-  if (x.rows == 0) return;
-  RoundedRows rounded[4];
-  int64_t panels = 0;
+CpuBackend::Input CpuBackend::RoundFor(Activations x, std::span<const MatMulTarget> targets,
+                                       bool fine) {
+  Input input{.x = x, .fine = fine, .rounded = {}};
   for (const MatMulTarget& target : targets) {
     const ActivationFormat format = FormatOf(*target.weight);
-    RoundedRows& r = rounded[static_cast<size_t>(format)];
-    if (r.values == nullptr) {
-      r = Round(
-          format, x.rows, x.cols, [&](int32_t row) { return x.data + row * x.stride; }, fine);
-    }
-    panels += Panels(*target.weight);
+    RoundedRows& rounded = input.rounded[static_cast<size_t>(format)];
+    if (rounded.values != nullptr) continue;
+    rounded = Round(
+        format, x.rows, x.cols, [&](int32_t row) { return x.data + row * x.stride; }, fine);
   }
+  return input;
+}
+
+MatMulArgs CpuBackend::ArgsOf(const Input& input, const MatMulTarget& target) {
+  const Weight& weight = *target.weight;
+  const bool two_rows = input.fine && FormatOf(weight) != ActivationFormat::kFloat;
+  return {.weight = static_cast<const uint8_t*>(weight.data),
+          .weight_row_bytes = kernels::RowBytes(weight.type, weight.ne[0]),
+          .cols = input.x.cols,
+          .rows = two_rows ? 2 * input.x.rows : input.x.rows,
+          .fine = two_rows,
+          .x = input.x.data,
+          .x_stride = input.x.stride,
+          .rounded = input.rounded[static_cast<size_t>(FormatOf(weight))],
+          .bias = FloatsOf(target.bias),
+          .out = target.out.data,
+          .out_stride = target.out.stride};
+}
+
+void CpuBackend::MultiplyTargets(Activations x, std::span<const MatMulTarget> targets, bool fine) {
+  const Input input = RoundFor(x, targets, fine);
+  int64_t panels = 0;
+  for (const MatMulTarget& target : targets) panels += Panels(*target.weight);
   pool_.Run([&](int thread) {
     const Share share = ShareOf(panels, thread, pool_.size());
     int64_t first = 0;  // panel of the target
@@ -84,21 +104,38 @@ void CpuBackend::MultiplyTargets(Activations x, std::span<const MatMulTarget> ta
       const int64_t begin = std::max(share.begin - first, int64_t{0}) * kernels::kPanelRows;
       const int64_t end = std::min((share.end - first) * kernels::kPanelRows, weight.ne[1]);
       first += Panels(weight);
-      const bool two_rows = fine && FormatOf(weight) != ActivationFormat::kFloat;
-      MatMulColumns({.weight = static_cast<const uint8_t*>(weight.data),
-                     .weight_row_bytes = kernels::RowBytes(weight.type, weight.ne[0]),
-                     .cols = x.cols,
-                     .rows = two_rows ? 2 * x.rows : x.rows,
-                     .fine = two_rows,
-                     .x = x.data,
-                     .x_stride = x.stride,
-                     .rounded = rounded[static_cast<size_t>(FormatOf(weight))],
-                     .bias = FloatsOf(target.bias),
-                     .out = target.out.data,
-                     .out_stride = target.out.stride},
-                    weight, thread, begin, end);
+      MatMulColumns(ArgsOf(input, target), weight, thread, begin, end);
     }
   });
+}
+
+template <class Multiply>
+void CpuBackend::ActivateProducts(const ActivationParams& params, const MatMulTarget* gate,
+                                  const MatMulTarget& up, const Multiply& multiply) {
+  if (up.out.rows == 0) return;
+  // Columns at a time: so few values that they stay in the cache until their activation.
+  constexpr int64_t kValues = 32 << 10, kFewestColumns = 4 * kernels::kPanelRows;
+  const int64_t step =
+      std::max(kFewestColumns, kValues / up.out.rows / kernels::kPanelRows * kernels::kPanelRows);
+  pool_.Run([&](int thread) {
+    const Share share = ShareOf(up.out.cols, thread, pool_.size(), kernels::kPanelRows);
+    for (int64_t begin = share.begin; begin < share.end; begin += step) {
+      const int64_t end = std::min(begin + step, share.end);
+      if (gate != nullptr) multiply(*gate, thread, begin, end);
+      multiply(up, thread, begin, end);
+      ActivateColumns(params, gate, up, begin, end);
+    }
+  });
+}
+
+void CpuBackend::ActivatedMatMul(const ActivationParams& params, Activations x,
+                                 const MatMulTarget* gate, const MatMulTarget& up) {
+  const MatMulTarget targets[] = {up, gate != nullptr ? *gate : up};
+  const Input input = RoundFor(x, targets);
+  ActivateProducts(params, gate, up,
+                   [&](const MatMulTarget& target, int thread, int64_t begin, int64_t end) {
+                     MatMulColumns(ArgsOf(input, target), *target.weight, thread, begin, end);
+                   });
 }
 
 void CpuBackend::HeadMatMul(Activations x, const Weight& weight, Activations out) {
@@ -131,16 +168,11 @@ void CpuBackend::HeadMatMul(Activations x, const Weight& weight, Activations out
 
 // ---- mixture of experts -------------------------------------------------------------------------
 
-void CpuBackend::ExpertMatMul(const Routing& routing, Activations x, const Weight& weight,
-                              const Weight* bias, Activations out) {
+CpuBackend::ExpertSlots CpuBackend::SortByExpert(const Routing& routing, Activations x,
+                                                 int32_t experts) {
   const int32_t slots = routing.rows * routing.num_used;
-  if (slots == 0) return;
-  const auto experts = static_cast<int32_t>(weight.ne[2]);
   const bool shared = x.rows == routing.rows && routing.num_used != 1;
   const auto* chosen = static_cast<const int32_t*>(routing.experts->data());
-
-  // Slots in order of their expert: [experts + 1] where each begins, [slots] row of x, [slots] row
-  // of out.
   expert_rows_.assign(static_cast<size_t>(experts) + 1 + 2 * slots, 0);
   int32_t* begin = expert_rows_.data();
   int32_t* x_rows = begin + experts + 1;
@@ -154,31 +186,47 @@ void CpuBackend::ExpertMatMul(const Routing& routing, Activations x, const Weigh
   }
   for (int32_t e = experts; e > 0; --e) begin[e] = begin[e - 1];
   begin[0] = 0;
+  return {experts, begin, x_rows, out_rows};
+}
 
-  const ActivationFormat format = FormatOf(weight);
-  const RoundedRows rounded =
-      Round(format, x.rows, x.cols, [&](int32_t row) { return x.data + row * x.stride; });
-  const int64_t row_bytes = kernels::RowBytes(weight.type, weight.ne[0]);
+void CpuBackend::MultiplyExpertColumns(const Input& input, const ExpertSlots& slots,
+                                       const MatMulTarget& target, int thread, int64_t begin,
+                                       int64_t end) {
+  const Weight& weight = *target.weight;
+  MatMulArgs args = ArgsOf(input, target);
+  for (int32_t e = 0; e < slots.experts; ++e) {
+    args.rows = slots.begin[e + 1] - slots.begin[e];
+    args.x_rows = slots.x_rows + slots.begin[e];
+    args.out_rows = slots.out_rows + slots.begin[e];
+    MatMulColumns(args, weight, thread, begin, end);
+    args.weight += weight.ne[1] * args.weight_row_bytes;
+    if (args.bias != nullptr) args.bias += weight.ne[1];
+  }
+}
+
+void CpuBackend::ExpertMatMul(const Routing& routing, Activations x, const Weight& weight,
+                              const Weight* bias, Activations out) {
+  if (routing.rows == 0) return;
+  const MatMulTarget target = {&weight, bias, out};
+  const ExpertSlots slots = SortByExpert(routing, x, static_cast<int32_t>(weight.ne[2]));
+  const Input input = RoundFor(x, {&target, 1});
   pool_.Run([&](int thread) {
     const Share share = ShareOf(weight.ne[1], thread, pool_.size(), kernels::kPanelRows);
-    for (int32_t e = 0; e < experts; ++e) {
-      const float* bias_row = FloatsOf(bias);
-      MatMulColumns(
-          {.weight = static_cast<const uint8_t*>(weight.data) + e * weight.ne[1] * row_bytes,
-           .weight_row_bytes = row_bytes,
-           .cols = x.cols,
-           .rows = begin[e + 1] - begin[e],
-           .x_rows = x_rows + begin[e],
-           .out_rows = out_rows + begin[e],
-           .x = x.data,
-           .x_stride = x.stride,
-           .rounded = rounded,
-           .bias = bias_row != nullptr ? bias_row + e * weight.ne[1] : nullptr,
-           .out = out.data,
-           .out_stride = out.stride},
-          weight, thread, share.begin, share.end);
-    }
+    MultiplyExpertColumns(input, slots, target, thread, share.begin, share.end);
   });
+}
+
+void CpuBackend::ActivatedExpertMatMul(const ActivationParams& params, const Routing& routing,
+                                       Activations x, const MatMulTarget& gate,
+                                       const MatMulTarget& up) {
+  if (routing.rows == 0) return;
+  const MatMulTarget targets[] = {gate, up};
+  const ExpertSlots slots = SortByExpert(routing, x, static_cast<int32_t>(up.weight->ne[2]));
+  const Input input = RoundFor(x, targets);
+  ActivateProducts(params, &gate, up,
+                   [&](const MatMulTarget& target, int thread, int64_t begin, int64_t end) {
+                     MultiplyExpertColumns(input, slots, target, thread, begin, end);
+                   });
 }
 
 }  // namespace baton::engine

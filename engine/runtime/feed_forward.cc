@@ -1,13 +1,7 @@
 #include "engine/runtime/feed_forward.h"
 
-#include <array>
-
 namespace baton::engine {
 namespace {
-
-ActivationParams ActivationOf(const ArchSpec& spec) {
-  return {.kind = spec.activation, .limit = static_cast<float>(spec.activation_limit)};
-}
 
 MatMulTarget Target(const WeightSet& w, TensorRole weight, TensorRole bias, Activations out) {
   return {&w.At(weight), w.Find(bias), out};
@@ -25,25 +19,23 @@ void ProjectDown(const BatchContext& batch, Activations up, const MatMulTarget& 
 
 }  // namespace
 
-void ActivateGated(const BatchContext& batch, Activations gate, Activations up) {
-  batch.backend.GatedActivation(ActivationOf(*batch.hyperparams.spec), gate, up, up);
+ActivationParams ActivationOf(const BatchContext& batch) {
+  const ArchSpec& spec = *batch.hyperparams.spec;
+  return {.kind = spec.activation, .limit = static_cast<float>(spec.activation_limit)};
 }
 
 void DenseFeedForward(const BatchContext& batch, const LayerContext& layer, Activations x,
                       Activations out) {
-  const ArchSpec& spec = *batch.hyperparams.spec;
   const WeightSet& w = layer.weights;
+  const Activations gate = batch.View(Buffer::kGate, layer.params.ffn_size);
   const Activations up = batch.View(Buffer::kUp, layer.params.ffn_size);
   const MatMulTarget up_target = Target(w, TensorRole::kFfnUp, TensorRole::kFfnUpBias, up);
-  if (spec.gate == GateKind::kNone) {
-    batch.backend.MatMul(x, {&up_target, 1});
-    batch.backend.Activate(ActivationOf(spec), up);
+  if (batch.hyperparams.spec->gate == GateKind::kNone) {
+    batch.backend.ActivatedMatMul(ActivationOf(batch), x, nullptr, up_target);
   } else {
-    const Activations gate = batch.View(Buffer::kGate, layer.params.ffn_size);
-    const std::array<MatMulTarget, 2> targets = {
-        Target(w, TensorRole::kFfnGate, TensorRole::kFfnGateBias, gate), up_target};
-    batch.backend.MatMul(x, targets);
-    ActivateGated(batch, gate, up);
+    const MatMulTarget gate_target =
+        Target(w, TensorRole::kFfnGate, TensorRole::kFfnGateBias, gate);
+    batch.backend.ActivatedMatMul(ActivationOf(batch), x, &gate_target, up_target);
   }
   const MatMulTarget down = Target(w, TensorRole::kFfnDown, TensorRole::kFfnDownBias, out);
   ProjectDown(batch, up, down);

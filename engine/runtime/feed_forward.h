@@ -13,7 +13,7 @@ void DenseFeedForward(const BatchContext& batch, const LayerContext& layer, Acti
 void MixtureOfExperts(const BatchContext& batch, const LayerContext& layer, Activations x,
                       Activations out);
 
-// gate and up -> up, by the model's activation.
-void ActivateGated(const BatchContext& batch, Activations gate, Activations up);
+// The model's activation.
+ActivationParams ActivationOf(const BatchContext& batch);
 
 }  // namespace baton::engine

@@ -1,5 +1,3 @@
-#include <array>
-
 #include "engine/runtime/feed_forward.h"
 
 namespace baton::engine {
@@ -31,11 +29,10 @@ void RunChosenExperts(const BatchContext& batch, const LayerContext& layer, cons
   const Activations up = batch.scratch.View(Buffer::kUp, slots, h.experts.ffn_size);
   const Activations down = batch.scratch.View(Buffer::kExpertOut, slots, h.hidden_size);
   Backend& backend = batch.backend;
-  backend.ExpertMatMul(routing, x, w.At(TensorRole::kExpertGate),
-                       w.Find(TensorRole::kExpertGateBias), gate);
-  backend.ExpertMatMul(routing, x, w.At(TensorRole::kExpertUp), w.Find(TensorRole::kExpertUpBias),
-                       up);
-  ActivateGated(batch, gate, up);
+  backend.ActivatedExpertMatMul(
+      ActivationOf(batch), routing, x,
+      {&w.At(TensorRole::kExpertGate), w.Find(TensorRole::kExpertGateBias), gate},
+      {&w.At(TensorRole::kExpertUp), w.Find(TensorRole::kExpertUpBias), up});
   backend.ExpertMatMul(routing, up, w.At(TensorRole::kExpertDown),
                        w.Find(TensorRole::kExpertDownBias), down);
   backend.ExpertSum(routing, down, out);
@@ -59,10 +56,9 @@ void AddSharedExpert(const BatchContext& batch, const LayerContext& layer, Activ
   const WeightSet& w = layer.weights;
   const Activations gate = batch.View(Buffer::kGate, h.experts.shared_ffn_size);
   const Activations up = batch.View(Buffer::kUp, h.experts.shared_ffn_size);
-  const std::array<MatMulTarget, 2> targets = {{{&w.At(TensorRole::kSharedGate), nullptr, gate},
-                                                {&w.At(TensorRole::kSharedUp), nullptr, up}}};
-  batch.backend.MatMul(x, targets);
-  ActivateGated(batch, gate, up);
+  const MatMulTarget gate_target = {&w.At(TensorRole::kSharedGate), nullptr, gate};
+  batch.backend.ActivatedMatMul(ActivationOf(batch), x, &gate_target,
+                                {&w.At(TensorRole::kSharedUp), nullptr, up});
 
   Activations shared = batch.View(Buffer::kExpertOut, h.hidden_size);
   const MatMulTarget down = {&w.At(TensorRole::kSharedDown), nullptr, shared};

@@ -346,6 +346,61 @@ TEST_P(BackendTest, ProductsThatShareAnInput) {
   }
 }
 
+// f(x * gate^T) * (x * up^T) or f(x * up^T), by the operations that it is made of.
+Matrix ActivatedByParts(Backend& backend, const ActivationParams& params, Activations x,
+                        const Weight* gate, const Weight& up, const Weight& bias) {
+  const auto cols = static_cast<int32_t>(up.ne[1]);
+  Matrix gated(x.rows, cols), out(x.rows, cols);
+  const MatMulTarget up_target{&up, &bias, out.View()};
+  backend.MatMul(x, {&up_target, 1});
+  if (gate == nullptr) {
+    backend.Activate(params, out.View());
+  } else {
+    const MatMulTarget gate_target{gate, nullptr, gated.View()};
+    backend.MatMul(x, {&gate_target, 1});
+    backend.GatedActivation(params, gated.View(), out.View(), out.View());
+  }
+  return out;
+}
+
+TEST_P(BackendTest, ProductsAreActivated) {
+  struct Case {
+    QuantType gate, up;
+    int32_t in, out;  // so many that they are activated in several parts
+    ActivationKind kind;
+  };
+  for (const Case& c :
+       {Case{QuantType::kQ8_0, QuantType::kQ4_0, 32, 1000, ActivationKind::kSilu},
+        Case{QuantType::kQ4_K, QuantType::kF16, 256, 77, ActivationKind::kSilu},
+        Case{QuantType::kF32, QuantType::kF32, 5, 40, ActivationKind::kGeluTanh},
+        Case{QuantType::kQ4_0, QuantType::kQ4_0, 32, 50, ActivationKind::kSwigluClamped}}) {
+    const ActivationParams params = {.kind = c.kind, .limit = 0.9f};
+    Matrix x = RandomMatrix(40, c.in, 1), bias = RandomMatrix(1, c.out, 2);
+    const Weight bias_weight = FloatsAsWeight(bias.values.data());
+    const TestWeight gate = RandomWeight(*backend_, c.gate, c.in, c.out, 1, 3);
+    const TestWeight up = RandomWeight(*backend_, c.up, c.in, c.out, 1, 4);
+    const TestWeight scalar_gate = RandomWeight(*scalar_, c.gate, c.in, c.out, 1, 3);
+    const TestWeight scalar_up = RandomWeight(*scalar_, c.up, c.in, c.out, 1, 4);
+    for (const bool gated : {true, false}) {
+      if (!gated && c.kind == ActivationKind::kSwigluClamped) continue;
+      const Matrix want =
+          ActivatedByParts(*scalar_, params, x.View(), gated ? &scalar_gate.weight : nullptr,
+                           scalar_up.weight, bias_weight);
+      for (const int32_t rows : {1, 5, 40}) {
+        Matrix between(rows, c.out), got(rows, c.out);
+        const MatMulTarget gate_target{&gate.weight, nullptr, between.View()};
+        backend_->ActivatedMatMul(params, x.View().Rows(0, rows), gated ? &gate_target : nullptr,
+                                  {&up.weight, &bias_weight, got.View()});
+        EXPECT_TRUE(backend_->Sync().ok());
+        EXPECT_EQ(
+            std::memcmp(got.values.data(), want.values.data(), got.values.size() * sizeof(float)),
+            0)
+            << rows << " rows, " << kernels::TraitsOf(c.up).name << (gated ? ", gated" : "");
+      }
+    }
+  }
+}
+
 TEST_P(BackendTest, EachHeadTakesItsSlice) {
   for (QuantType type : {QuantType::kF32, QuantType::kQ8_0}) {
     const int32_t rows = 3, heads = 4, in = 32, out = 24;
@@ -402,6 +457,15 @@ TEST_P(BackendTest, ExpertsMultiplyTheRowsThatChoseThem) {
     }
     backend_->ExpertMatMul(routing, spread.View(), w.weight, &bias_weight, again.View());
     ExpectSameBits(again, got, "a row of its own for each slot");
+
+    TestWeight gate = RandomWeight(*backend_, QuantType::kQ8_0, in, out, experts, 11);
+    Matrix gated(rows * used, out), activated(rows * used, out);
+    backend_->ExpertMatMul(routing, x.View(), gate.weight, nullptr, gated.View());
+    backend_->GatedActivation({}, gated.View(), got.View(), got.View());
+    backend_->ActivatedExpertMatMul({}, routing, x.View(), {&gate.weight, nullptr, gated.View()},
+                                    {&w.weight, &bias_weight, activated.View()});
+    EXPECT_TRUE(backend_->Sync().ok());
+    ExpectSameBits(activated, got, "activated");
   }
 }
 
