@@ -94,10 +94,8 @@ const bool kRegistered = [] {
     for (uint32_t id = 0; id < kNumQuantTypes; ++id) {
       if (kQuantTraits[id].activation == ActivationFormat::kNone) continue;
       const auto type = static_cast<QuantType>(id);
-      for (int32_t m : {1, 4, 16, 512}) {
-        const int32_t n = m == 1    ? 65536
-                          : m < 512 ? 8192
-                                    : 1024;  // one row: from memory, not from cache
+      for (int32_t m : {1, 4, 16, 64, 512}) {
+        const int32_t n = m < 512 ? 65536 : 8192;  // from memory, not from cache
         const std::string name =
             std::string(isa.name) + "/" + kQuantTraits[id].name + "/rows:" + std::to_string(m);
         benchmark::RegisterBenchmark(name.c_str(),

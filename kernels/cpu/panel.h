@@ -123,13 +123,30 @@ inline void SweepPanels(const MatMulArgs& a, PanelScratch& scratch, int panels, 
   }
 }
 
+// Weights that are wanted soon. They are fetched a share at a time, each with a share of the work:
+// in bursts they would keep the loads that are waited for from their turn.
+struct Ahead {
+  const uint8_t* begin;
+  int64_t bytes;
+
+  Ahead Share(int64_t part, int64_t parts) const {
+    const int64_t from = bytes * part / parts;
+    return {begin + from, bytes * (part + 1) / parts - from};
+  }
+  void Fetch() const {  // into the second-level cache
+    for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(begin + at, 0, 2);
+  }
+};
+
 // All activation rows of a slab times the chunk of some panels.
 template <class Block>
 void SweepRows(const MatMulArgs& a, PanelScratch& scratch, int panels, int32_t first, int32_t rows,
-               int32_t k, int num_blocks) {
+               int32_t k, int num_blocks, Ahead ahead) {
   constexpr int kTile = PanelTraits<Block>::kTileRows;
+  if (rows < kTile) ahead.Fetch();
   int32_t r = 0;
   for (; r + kTile <= rows; r += kTile) {
+    ahead.Share(r / kTile, rows / kTile).Fetch();
     FetchTile(a, first + r + kTile, r + 2 * kTile <= rows ? kTile : 0, k);
     SweepPanels<Block, kTile>(a, scratch, panels, first, r, k, num_blocks);
   }
@@ -166,13 +183,6 @@ inline void StorePanel(const MatMulArgs& a, const float* acc, int32_t first, int
   }
 }
 
-// Share `part` of `parts` of weights that are wanted soon, into the second-level cache.
-inline void FetchShare(const uint8_t* begin, int64_t bytes, int64_t part, int64_t parts) {
-  const uint8_t* end = begin + bytes * (part + 1) / parts;
-  for (const uint8_t* line = begin + bytes * part / parts; line < end; line += 64)
-    __builtin_prefetch(line, 0, 2);
-}
-
 // Some panels times activation rows [first, first + rows). The weights behind them, straight on,
 // are fetched meanwhile: with few activation rows it is memory that everything waits for.
 template <class Block, auto Sweep>
@@ -184,17 +194,17 @@ void MultiplyGroup(const MatMulArgs& a, int32_t n, int panels, int32_t first, in
   };
   for (int g = 0; g < panels; ++g) memset(scratch.acc[g], 0, sizeof(scratch.acc[g][0]) * rows);
   const int64_t group_bytes = panels * kPanelRows * a.weight_row_bytes;
-  const uint8_t* behind = a.weight + (n + panels * kPanelRows) * a.weight_row_bytes;
-  const int64_t next_bytes = n + 2 * panels * kPanelRows <= a.end ? group_bytes : 0;
+  const Ahead ahead = {a.weight + (n + panels * kPanelRows) * a.weight_row_bytes,
+                       n + 2 * panels * kPanelRows <= a.end ? group_bytes : 0};
+  const int32_t num_chunks = (a.cols + kChunk - 1) / kChunk;
   for (int32_t k = 0; k < a.cols; k += kChunk) {
-    FetchShare(behind, next_bytes, k / kChunk, (a.cols + kChunk - 1) / kChunk);
     const int num_blocks = (a.cols - k < kChunk ? a.cols - k : kChunk) / kValues<Block>;
     for (int g = 0; g < panels; ++g) {
       const uint8_t* row = a.weight + (n + g * kPanelRows) * a.weight_row_bytes;
       UnpackPanel(reinterpret_cast<const Block*>(row) + k / kValues<Block>, a.weight_row_bytes,
                   present(g), num_blocks, scratch, scratch.panels[g]);
     }
-    Sweep(a, scratch, panels, first, rows, k, num_blocks);
+    Sweep(a, scratch, panels, first, rows, k, num_blocks, ahead.Share(k / kChunk, num_chunks));
   }
   for (int g = 0; g < panels; ++g) {
     StorePanel(a, scratch.acc[g][0], first, rows, n + g * kPanelRows, present(g));

@@ -126,7 +126,8 @@ inline void AddUp(const Step& step) {
 // the next step multiplies, as they are long under way.
 template <class Block>
 void SweepTiles(const MatMulArgs& a, PanelScratch& scratch, int panels, int32_t first, int32_t rows,
-                int32_t k, int num_blocks) {
+                int32_t k, int num_blocks, Ahead ahead) {
+  ahead.Fetch();
   TilePanel weights[kGroupPanels];
   for (int g = 0; g < panels; ++g) FillTilePanel<Block>(scratch.panels[g], num_blocks, weights[g]);
   ActivationTiles x[2];
