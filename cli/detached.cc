@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -16,6 +15,7 @@
 #include "cli/exit_code.h"
 #include "cli/output.h"
 #include "cli/ready_line.h"
+#include "engine/base/user_folders.h"
 
 namespace baton::cli {
 namespace fs = std::filesystem;
@@ -25,14 +25,11 @@ constexpr absl::Duration kPoll = absl::Milliseconds(100);
 constexpr absl::Duration kStopTimeout = absl::Seconds(60);
 
 std::string StateFolder(const std::string& topology_file) {
-  const char* state = std::getenv("XDG_STATE_HOME");
-  const char* home = std::getenv("HOME");
-  const fs::path base = state != nullptr && *state != '\0'
-                            ? fs::path(state)
-                            : fs::path(home != nullptr ? home : "/tmp") / ".local/state";
+  const std::string state = engine::StateFolder();
+  const fs::path base = state.empty() ? engine::CacheFolder() : state;
   std::error_code ignored;
   const std::string file = fs::absolute(topology_file, ignored).lexically_normal();
-  return base / "baton" / fmt::format("up-{:016x}", std::hash<std::string>()(file));
+  return base / fmt::format("up-{:016x}", std::hash<std::string>()(file));
 }
 std::string PidFile(const std::string& folder) { return folder + "/pid"; }
 std::string LogFile(const std::string& folder) { return folder + "/log"; }

@@ -1,22 +1,16 @@
 #include "cli/model_path.h"
 
-#include <cstdlib>
 #include <filesystem>
 
 #include "cli/exit_code.h"
 #include "cli/model_source.h"
 #include "engine/base/quote.h"
+#include "engine/base/user_folders.h"
 
 namespace baton::cli {
 namespace fs = std::filesystem;
 
-std::string ModelCacheDir() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
-    return std::string(cache) + "/baton/models";
-  }
-  const char* home = std::getenv("HOME");
-  return std::string(home != nullptr ? home : "/tmp") + "/.cache/baton/models";
-}
+std::string ModelCacheDir() { return engine::CacheFolder() + "/models"; }
 
 absl::StatusOr<std::string> FindModel(const std::string& name) {
   std::error_code ignored;

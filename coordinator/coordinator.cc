@@ -22,9 +22,9 @@
 #include "coordinator/request_check.h"
 #include "coordinator/served_model.h"
 #include "coordinator/sessions.h"
-#include "coordinator/state_folder.h"
 #include "coordinator/worker_registry.h"
 #include "engine/base/quote.h"
+#include "engine/base/user_folders.h"
 
 namespace baton::coordinator {
 
@@ -48,7 +48,7 @@ uint64_t DrawSeed() {
 std::string DefaultJournal(const Topology& topology) {
   std::error_code error;
   const std::filesystem::path file = std::filesystem::absolute(topology.file, error);
-  const std::string state = StateFolder();
+  const std::string state = engine::StateFolder();
   if (topology.file.empty() || error || state.empty()) return "";
   return (std::filesystem::path(state) /
           fmt::format("{:016x}", std::hash<std::string>()(file.string())))
@@ -57,7 +57,7 @@ std::string DefaultJournal(const Topology& topology) {
 
 // Of saved sessions: their blocks fit this model at this context only.
 std::string SessionFolder(const ModelSummary& model) {
-  const std::string state = StateFolder();
+  const std::string state = engine::StateFolder();
   if (state.empty()) return "";
   return (std::filesystem::path(state) / "sessions" /
           fmt::format("{}-{}", model.fingerprint, model.context_length))

@@ -190,9 +190,9 @@ absl::StatusOr<OfflinePlan> PlanOffline(const Topology& topology) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ModelPlacer> placer,
                    ModelPlacer::Create(topology, model.get()));
   OfflinePlan offline;
-  ASSIGN_OR_RETURN(offline.request,
-                   MakePlanRequest(topology, *model,
-                                   SpeedBook::Open(StateFolder(), model->summary().fingerprint)));
+  ASSIGN_OR_RETURN(offline.request, MakePlanRequest(topology, *model,
+                                                    SpeedBook::Open(engine::StateFolder(),
+                                                                    model->summary().fingerprint)));
   ASSIGN_OR_RETURN(offline.plan, MakePlan(offline.request));
   std::set<uint32_t> nobodys;  // without tensors: the metadata of a set may be a part of its own
   for (uint32_t part = 0; part < model->file().parts().size(); ++part) nobodys.insert(part);

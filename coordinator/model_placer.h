@@ -12,8 +12,8 @@
 #include "coordinator/recovery.h"
 #include "coordinator/served_model.h"
 #include "coordinator/speed_book.h"
-#include "coordinator/state_folder.h"
 #include "coordinator/topology.h"
+#include "engine/base/user_folders.h"
 
 namespace baton::coordinator {
 
@@ -52,8 +52,8 @@ class ModelPlacer : public Placer {
   ModelPlacer(const Topology& topology, const ServedModel* model)
       : topology_(topology),
         model_(model),
-        speeds_(
-            SpeedBook::Open(topology.measure ? StateFolder() : "", model->summary().fingerprint)) {}
+        speeds_(SpeedBook::Open(topology.measure ? engine::StateFolder() : "",
+                                model->summary().fingerprint)) {}
   absl::StatusOr<PlanWorker> Describe(const WorkerRegistry& registry, size_t worker,
                                       int workers_of_host);
   absl::StatusOr<std::vector<bool>> LayersOf(const wire::WorkerInfo& info);

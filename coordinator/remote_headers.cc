@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "coordinator/state_folder.h"
+#include "engine/base/user_folders.h"
 #include "engine/gguf/split_name.h"
 
 namespace baton::coordinator {
@@ -64,8 +64,7 @@ FoundFiles AskForFiles(const Clients& clients) {
 
 // A file of the same name and another size is another model.
 fs::path FolderFor(const std::string& first, uint64_t bytes) {
-  const std::string cache = CacheFolder();
-  return fs::path(cache.empty() ? fs::temp_directory_path().string() : cache) / "headers" /
+  return fs::path(engine::CacheFolder()) / "headers" /
          fmt::format("{}-{}", fs::path(first).stem().string(), bytes);
 }
 

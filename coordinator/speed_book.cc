@@ -1,12 +1,12 @@
 #include "coordinator/speed_book.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+
+#include "engine/base/pending_file.h"
 
 namespace baton::coordinator {
 namespace {
@@ -135,17 +135,11 @@ absl::Status SpeedBook::Save() const {
                              {"latency_s", entry.link.latency_s},
                              {"bytes_per_s", entry.link.bytes_per_s}});
   }
-  // Written beside and renamed: a reader sees all of the old or all of the new one.
-  const std::filesystem::path path(path_);
   std::error_code error;
-  std::filesystem::create_directories(path.parent_path(), error);
-  const std::string part = fmt::format("{}.{}.part", path_, getpid());
-  std::ofstream file(part);
-  file << json.dump(1, ' ', false, Json::error_handler_t::replace);
-  file.close();
-  if (file) std::filesystem::rename(part, path, error);
-  if (!file || error) return Unavailable("{}: cannot be written", path_);
-  return absl::OkStatus();
+  std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), error);
+  ASSIGN_OR_RETURN(const auto file, engine::PendingFile::Create(path_));
+  file->stream() << json.dump(1, ' ', false, Json::error_handler_t::replace);
+  return file->Commit();
 }
 
 }  // namespace baton::coordinator

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -11,6 +10,7 @@
 
 #include "engine/base/pending_file.h"
 #include "engine/base/quote.h"
+#include "engine/base/user_folders.h"
 #include "worker/content_hash.h"
 
 namespace baton::worker {
@@ -88,7 +88,7 @@ absl::StatusOr<uint64_t> KvStore::Save(const KvRecord& record, const Source& rea
   hash.Add(line.data(), line.size());
   write(line.data(), line.size());
   std::vector<std::byte> block(record.block_bytes);
-  for (int32_t i = 0; i < record.num_blocks; ++i) {
+  for (int32_t i = 0; i < record.num_blocks && file->stream(); ++i) {
     RETURN_IF_ERROR(read(i, block));
     hash.Add(block.data(), block.size());
     write(reinterpret_cast<const char*>(block.data()), block.size());
@@ -146,11 +146,8 @@ absl::StatusOr<uint64_t> KvStore::Remove(std::string_view key) {
 }
 
 std::string KvStore::DefaultFolder() {
-  if (const char* state = std::getenv("XDG_STATE_HOME"); state != nullptr && *state != '\0')
-    return (fs::path(state) / "baton" / "kv").string();
-  const char* home = std::getenv("HOME");
-  if (home == nullptr || *home == '\0') return "";
-  return (fs::path(home) / ".local/state/baton/kv").string();
+  const std::string state = engine::StateFolder();
+  return state.empty() ? state : state + "/kv";
 }
 
 }  // namespace baton::worker

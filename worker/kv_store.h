@@ -48,7 +48,7 @@ class KvStore {
   // Bytes that this gave back, of all layers.
   absl::StatusOr<uint64_t> Remove(std::string_view key);
 
-  // $XDG_STATE_HOME/baton/kv, or what stands for it. Empty: there is no home.
+  // Below the user's state folder. Empty: there is no home.
   static std::string DefaultFolder();
 
  private:

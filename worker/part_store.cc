@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +17,7 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/base/user_folders.h"
 #include "proto/part_client.h"
 #include "proto/worker_client.h"
 #include "worker/content_hash.h"
@@ -185,12 +185,7 @@ std::string FolderName(const std::string& fingerprint) {
 
 }  // namespace
 
-std::string PartStore::DefaultCacheDir() {
-  const char* xdg = std::getenv("XDG_CACHE_HOME");
-  if (xdg != nullptr && *xdg != '\0') return std::string(xdg) + "/baton/parts";
-  const char* home = std::getenv("HOME");
-  return (home != nullptr ? std::string(home) : std::string("/tmp")) + "/.cache/baton/parts";
-}
+std::string PartStore::DefaultCacheDir() { return engine::CacheFolder() + "/parts"; }
 
 absl::Status PartStore::FetchWhole(const std::string& model,
                                    const std::vector<engine::PartFile>& parts,

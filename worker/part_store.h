@@ -45,7 +45,7 @@ class PartStore {
 
   uint64_t bytes_received() const { return bytes_received_; }
 
-  // $XDG_CACHE_HOME/baton/parts, or what stands for it.
+  // Below the user's cache folder.
   static std::string DefaultCacheDir();
 
  private:

@@ -1,8 +1,12 @@
 #include "worker/kv_store.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <vector>
@@ -113,6 +117,21 @@ TEST_F(KvStoreTest, ASourceThatFailsLeavesNothing) {
   };
   EXPECT_THAT(store_.Save(Record(), fail), Fails(absl::StatusCode::kUnavailable, "lost"));
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
+}
+
+// A file that may not grow, as on a full disk.
+TEST_F(KvStoreTest, AFullDiskLeavesNothing) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit usual;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &usual), 0);
+  const rlimit full{30'000, usual.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  const auto saved = store_.Save(Record(60), Fill);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &usual), 0);
+  EXPECT_THAT(saved, Fails(absl::StatusCode::kUnknown, folder_));
+  EXPECT_THAT(saved, Fails(absl::StatusCode::kUnknown, std::strerror(EFBIG)));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+  EXPECT_THAT(store_.Save(Record(60), Fill), IsOk());
 }
 
 TEST_F(KvStoreTest, TakesNoPathForAKey) {

@@ -2,7 +2,9 @@
 #include "worker/part_store.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -141,6 +143,29 @@ TEST_F(PartStoreTest, NothingTravelsWhereThePartsAre) {
   EXPECT_EQ(*store.Provide(spec_, sources_, nullptr), models_dir_.path());
   EXPECT_EQ(store.bytes_received(), 0u);
   EXPECT_FALSE(std::filesystem::exists(cache_dir_.File("parts")));
+}
+
+TEST_F(PartStoreTest, ACacheThatCannotBeWrittenIsNamed) {
+  PartStore store(models_dir_.path(), "/sys/baton/parts", {});
+  EXPECT_THAT(
+      store.Provide(spec_, sources_, nullptr),
+      Fails(absl::StatusCode::kPermissionDenied, "XDG_CACHE_HOME names another cache folder"));
+}
+
+// A file that may not grow, as on a full disk.
+TEST_F(PartStoreTest, AFullDiskIsSaidAndTriedAgain) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit usual;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &usual), 0);
+  const rlimit full{kPartBytes - 1'000'000, usual.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  PartStore store = Store();
+  const auto folder = store.Provide(spec_, sources_, nullptr);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &usual), 0);
+  EXPECT_THAT(folder, Fails(absl::StatusCode::kUnknown, "far.gguf: "));
+  const auto again = store.Provide(spec_, sources_, nullptr);
+  ASSERT_THAT(again, IsOk());
+  ExpectWhole(*again);
 }
 
 TEST_F(PartStoreTest, WholePartsOfAHubGoToTheModelsFolder) {
