@@ -1,5 +1,6 @@
 #include "coordinator/http/http_server.h"
 
+#include <algorithm>
 #include <atomic>
 #include <boost/asio.hpp>
 #include <boost/beast/core.hpp>
@@ -58,6 +59,10 @@ HttpRequest ToRequest(http::request<http::string_body>&& message) {
   return request;
 }
 
+constexpr size_t kRefusedAtOnce = 64;  // connections over the limit that are told so
+constexpr auto kLinger = std::chrono::seconds(2);
+constexpr auto kAcceptAgain = std::chrono::milliseconds(100);  // where the system gives no more
+
 class Server;
 
 // One connection. Its state changes on the server's thread only; what responders ask for is posted
@@ -66,6 +71,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(tcp::socket socket, Server* server) : stream_(std::move(socket)), server_(server) {}
   void Start() { ReadRequest(); }
+  // Ends the connection with an error.
+  void Refuse(http::status status, std::string_view what);
 
   // For the exchange with this number; an older one is over and ignored.
   void Respond(uint64_t exchange, std::string bytes, bool last, bool close_after);
@@ -75,10 +82,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
  private:
   void ReadRequest();
+  void LimitReading();
   void HandleRequest();
   void WatchForClose();
   void WriteNext();
-  void Refuse(http::status status, std::string_view what);
+  void Linger();
 
   beast::tcp_stream stream_;
   Server* server_;
@@ -91,6 +99,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool busy_ = false;      // a request is being answered
   bool finished_ = false;  // its last byte is queued
   bool keep_alive_ = true;
+  asio::steady_timer slow_{stream_.get_executor()};  // a request that is being read
+  bool is_slow_ = false;
+  bool refused_ = false;  // with a part of its request unread
   bool watching_ = false;
   bool gone_ = false;
 };
@@ -201,14 +212,18 @@ class Server : public HttpServer {
 
   absl::Status Listen() {
     error_code error;
-    const auto address = asio::ip::make_address(options_.host, error);
-    if (error)
-      return InvalidArgument("http listen address: got {}, expected an IP address", options_.host);
-    const tcp::endpoint endpoint(address, options_.port);
-    acceptor_.open(endpoint.protocol(), error);
-    if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
-    if (!error) acceptor_.bind(endpoint, error);
-    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    const auto found = tcp::resolver(context_).resolve(options_.host, "", error);
+    if (error || found.empty())
+      return InvalidArgument("http listen address: {}: {}", options_.host, error.message());
+    std::vector<tcp::endpoint> endpoints(found.begin(), found.end());
+    // Clients that know no IPv6 find the first of them, others go on to it.
+    std::ranges::stable_partition(endpoints,
+                                  [](const tcp::endpoint& each) { return each.address().is_v4(); });
+    for (tcp::endpoint& endpoint : endpoints) {
+      endpoint.port(options_.port);
+      error = Bind(endpoint);
+      if (!error) break;
+    }
     if (error == boost::system::errc::address_in_use) {
       return AlreadyExists("http: address in use: {}:{}: another process listens there",
                            options_.host, options_.port);
@@ -254,6 +269,16 @@ class Server : public HttpServer {
   }
 
  private:
+  error_code Bind(const tcp::endpoint& endpoint) {
+    error_code error;
+    acceptor_.close(error);
+    acceptor_.open(endpoint.protocol(), error);
+    if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+    if (!error) acceptor_.bind(endpoint, error);
+    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    return error;
+  }
+
   void CloseIdle() {
     std::vector<std::shared_ptr<Connection>> idle;
     for (const auto& c : connections_) {
@@ -265,17 +290,34 @@ class Server : public HttpServer {
   void Accept() {
     acceptor_.async_accept([this](error_code error, tcp::socket socket) {
       if (error == asio::error::operation_aborted) return;
-      if (!error && connections_.size() < options_.max_connections) {
+      if (error) return AcceptLater();
+      const size_t limit = options_.max_connections;
+      if (connections_.size() < limit) {
         socket.set_option(tcp::no_delay(true), error);
-        auto connection = std::make_shared<Connection>(std::move(socket), this);
-        connections_.insert(connection);
-        {
-          std::lock_guard lock(mutex_);
-          num_connections_ = connections_.size();
-        }
-        connection->Start();
-      }  // over the limit the socket closes here
+        Add(std::move(socket))->Start();
+      } else if (connections_.size() < limit + kRefusedAtOnce) {
+        Add(std::move(socket))
+            ->Refuse(
+                http::status::service_unavailable,
+                fmt::format("{} connections are open, which is the limit; try again later", limit));
+      }  // where even those are too many the socket closes here
       Accept();
+    });
+  }
+
+  std::shared_ptr<Connection> Add(tcp::socket socket) {
+    auto connection = std::make_shared<Connection>(std::move(socket), this);
+    connections_.insert(connection);
+    const std::lock_guard lock(mutex_);
+    num_connections_ = connections_.size();
+    return connection;
+  }
+
+  // As when the process has as many files open as it may.
+  void AcceptLater() {
+    accept_again_.expires_after(kAcceptAgain);
+    accept_again_.async_wait([this](error_code error) {
+      if (!error && !stopping_) Accept();
     });
   }
 
@@ -283,6 +325,7 @@ class Server : public HttpServer {
   const Handler handler_;
   asio::io_context context_{1};
   tcp::acceptor acceptor_;
+  asio::steady_timer accept_again_{context_};
   uint16_t port_ = 0;
   bool stopping_ = false;
   std::unordered_set<std::shared_ptr<Connection>> connections_;  // server's thread
@@ -318,17 +361,30 @@ void Connection::ReadRequest() {
                                             ignored);
         }
         self->busy_ = true;
-        self->stream_.expires_after(ToChrono(self->server_->options().read_timeout));
+        self->LimitReading();
         http::async_read(self->stream_, self->buffer_, *self->parser_,
                          [self](error_code read_error, size_t) {
                            if (read_error == http::error::body_limit)
                              return self->Refuse(http::status::payload_too_large, "body");
-                           if (read_error == beast::error::timeout)
+                           self->slow_.cancel();
+                           if (self->is_slow_)
                              return self->Refuse(http::status::request_timeout, "body");
                            if (read_error) return self->Close();
                            self->HandleRequest();
                          });
       });
+}
+
+// The stream's own limit of time would close the connection without a word.
+void Connection::LimitReading() {
+  stream_.expires_never();
+  slow_.expires_after(ToChrono(server_->options().read_timeout));
+  slow_.async_wait([weak = weak_from_this()](error_code error) {
+    const auto self = weak.lock();
+    if (error || self == nullptr) return;
+    self->is_slow_ = true;
+    self->stream_.cancel();
+  });
 }
 
 void Connection::HandleRequest() {
@@ -337,7 +393,9 @@ void Connection::HandleRequest() {
   keep_alive_ = message.keep_alive();
   finished_ = false;
   const bool head_only = message.method() == http::verb::head;
-  const HttpRequest request = ToRequest(std::move(message));
+  HttpRequest request = ToRequest(std::move(message));
+  error_code gone;
+  request.peer = stream_.socket().remote_endpoint(gone).address().to_string();
   auto queued = std::make_shared<std::atomic<size_t>>(0);
   queued_bytes_ = queued;
   auto responder = std::make_shared<Responder>(stream_.get_executor(), weak_from_this(),
@@ -392,8 +450,20 @@ void Connection::WriteNext() {
                       if (self->keep_alive_) return self->ReadRequest();
                       error_code ignored;
                       self->stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+                      if (self->refused_) return self->Linger();
                       self->Close();
                     });
+}
+
+// Closing with something unread makes the system drop what the client has not read either: the
+// words why it is refused.
+void Connection::Linger() {
+  buffer_.clear();
+  stream_.async_read_some(buffer_.prepare(16 << 10),
+                          [self = shared_from_this()](error_code error, size_t) {
+                            if (error || self->gone_) return self->Close();
+                            self->Linger();
+                          });
 }
 
 void Connection::OnGone(uint64_t exchange, std::function<void()> callback) {
@@ -413,14 +483,16 @@ void Connection::Close() {
 void Connection::Refuse(http::status status, std::string_view what) {
   keep_alive_ = false;
   finished_ = true;
+  refused_ = true;
   const std::string body = fmt::format(
       R"({{"error":{{"message":"{}: {}","type":"invalid_request_error","param":null,"code":null}}}})",
       ReasonPhrase(status), what);
-  queue_.push_back(
-      fmt::format("HTTP/1.1 {} {}\r\nServer: baton\r\nContent-Type: "
-                  "application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{}",
-                  static_cast<int>(status), ReasonPhrase(status), body.size(), body));
-  stream_.expires_after(std::chrono::seconds(5));
+  queue_.push_back(fmt::format(
+      "HTTP/1.1 {} {}\r\nServer: baton\r\nContent-Type: "
+      "application/json\r\n{}Connection: close\r\nContent-Length: {}\r\n\r\n{}",
+      static_cast<int>(status), ReasonPhrase(status),
+      status == http::status::service_unavailable ? "Retry-After: 1\r\n" : "", body.size(), body));
+  stream_.expires_after(kLinger);
   if (queue_.size() == 1) WriteNext();
 }
 

@@ -27,7 +27,8 @@ struct HttpRequest {
   std::string query;
   std::string body;
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
-  std::string id;  // the client's X-Request-Id where it is sane, else drawn
+  std::string id;    // the client's X-Request-Id where it is sane, else drawn
+  std::string peer;  // the client's address, without the port
 
   std::string_view Header(std::string_view lower_case_name) const;  // "": absent
 };
@@ -53,12 +54,12 @@ class HttpServer {
   using Handler = std::function<void(const HttpRequest&, std::shared_ptr<HttpResponder>)>;
 
   struct Options {
-    std::string host = "127.0.0.1";  // an address to bind
+    std::string host = "127.0.0.1";  // a name or an address of this machine
     uint16_t port = 0;
     size_t max_header_bytes = 16 << 10;
     size_t max_body_bytes = 8 << 20;
-    size_t max_queued_bytes = 1 << 20;  // of a stream whose client does not read
-    size_t max_connections = 4096;
+    size_t max_queued_bytes = 1 << 20;                // of a stream whose client does not read
+    size_t max_connections = 4096;                    // more are told so and closed
     absl::Duration read_timeout = absl::Seconds(30);  // for a request, from its first byte
     absl::Duration idle_timeout = absl::Seconds(120);
   };

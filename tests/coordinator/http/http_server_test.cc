@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <ctime>
+#include <functional>
 #include <future>
 #include <thread>
 
@@ -20,7 +23,9 @@ using ::testing::StartsWith;
 // A blocking client on a raw socket, so that the bytes are what the test says.
 class RawClient {
  public:
-  explicit RawClient(uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+  explicit RawClient(uint16_t port, const std::function<void()>& before_connecting = {})
+      : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    if (before_connecting) before_connecting();
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
@@ -171,6 +176,83 @@ INSTANTIATE_TEST_SUITE_P(
                       BadRequest{"NegativeLength", "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
                                  "HTTP/1.1 400"}),
     [](const auto& test) { return test.param.name; });
+
+// The whole body is on its way before the answer is read, as most clients do.
+TEST(HttpServer, AClientThatSendsTooMuchHearsWhy) {
+  auto server = StartServer(Echo, {.max_body_bytes = 1024});
+  for (int i = 0; i < 10; ++i) {
+    RawClient client(server->port());
+    client.Send("POST / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n");
+    client.Send(std::string(1000000, 'x'));
+    EXPECT_THAT(client.ReadUntil("}}"), StartsWith("HTTP/1.1 413"));
+  }
+}
+
+TEST(HttpServer, ConnectionsOverTheLimitAreToldSo) {
+  auto server = StartServer(Echo, {.max_connections = 2});
+  const auto ask = [](RawClient& client) {
+    client.Send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    return client.ReadUntil("\r\n\r\n");
+  };
+  RawClient first(server->port());
+  {
+    RawClient second(server->port());
+    EXPECT_THAT(ask(first), StartsWith("HTTP/1.1 200"));
+    EXPECT_THAT(ask(second), StartsWith("HTTP/1.1 200"));
+    RawClient third(server->port());
+    const std::string answer = third.ReadUntil("}}");
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 503"));
+    EXPECT_THAT(answer, HasSubstr("Retry-After: 1"));
+    EXPECT_THAT(answer, HasSubstr("2 connections are open"));
+    EXPECT_THAT(ask(first), StartsWith("HTTP/1.1 200"));
+  }
+  std::string answer;
+  for (int i = 0; i < 500 && !answer.starts_with("HTTP/1.1 200"); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    RawClient again(server->port());
+    answer = ask(again);
+  }
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200"));
+}
+
+TEST(HttpServer, AClientThatWritesTooSlowlyIsEnded) {
+  auto server = StartServer(Echo, {.read_timeout = absl::Milliseconds(300),
+                                   .idle_timeout = absl::Milliseconds(300)});
+  RawClient body(server->port()), head(server->port()), silent(server->port());
+  body.Send("POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc");
+  head.Send("GET / HT");
+  EXPECT_THAT(body.ReadUntil("}}"), StartsWith("HTTP/1.1 408"));
+  EXPECT_EQ(head.ReadUntil("}}"), "");
+  EXPECT_EQ(silent.ReadUntil("}}"), "");
+}
+
+// Clients wait while the process may open no more files, and are served when it may again.
+TEST(HttpServer, ALimitOfTheSystemIsWaitedFor) {
+  auto server = StartServer(Echo);
+  RawClient client(server->port());
+  rlimit usual;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const rlimit none{0, usual.rlim_max};
+  // The one above may be accepted already.
+  client.Send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(client.ReadUntil("GET"), StartsWith("HTTP/1.1 200"));
+  RawClient waits(server->port(), [&] { setrlimit(RLIMIT_NOFILE, &none); });
+  const std::clock_t before = std::clock();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 4) << "it tries all the time";
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
+  waits.Send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(waits.ReadUntil("GET"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST(HttpServer, ListensOnANameOfThisMachine) {
+  const auto server = HttpServer::Start({.host = "localhost"}, Echo);
+  ASSERT_TRUE(server.ok()) << server.status();
+  RawClient client((*server)->port());
+  client.Send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(client.ReadUntil("GET"), StartsWith("HTTP/1.1 200"));
+  EXPECT_FALSE(HttpServer::Start({.host = "192.0.2.1"}, Echo).ok());  // of documentation
+}
 
 TEST(HttpServer, PortInUseIsAnError) {
   auto server = StartServer(Echo);
