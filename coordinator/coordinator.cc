@@ -161,9 +161,13 @@ class ClusterCoordinator : public Coordinator, public LlmService {
   std::vector<StageOfWorker> Stages() const;
   // Null where the request has no schema.
   absl::StatusOr<std::shared_ptr<AnswerGrammar>> MakeGrammar(const OpenRequest& open);
-  uint64_t Launch(const std::string& request_id, const std::string& client_id, OpenRequest open,
-                  std::shared_ptr<AnswerGrammar> grammar, int32_t first_token, absl::Time deadline,
-                  GenerationSink sink);
+  struct Asked {
+    std::string request_id;
+    std::string client_id = {};
+    uint64_t client = 0;
+  };
+  uint64_t Launch(const Asked& asked, OpenRequest open, std::shared_ptr<AnswerGrammar> grammar,
+                  int32_t first_token, absl::Time deadline, GenerationSink sink);
 
   const std::unique_ptr<ServedModel> model_;
   const std::unique_ptr<ModelPlacer> placer_;
@@ -325,8 +329,9 @@ absl::StatusOr<uint64_t> ClusterCoordinator::Generate(const GenerationRequest& r
   ASSIGN_OR_RETURN(std::shared_ptr<AnswerGrammar> grammar, MakeGrammar(open));
   const std::string request_id = fmt::format("{}-{}", instance_, ++last_request_);
   open_requests_->Opened(request_id, open);
-  return Launch(request_id, request.client_id, std::move(open), std::move(grammar),
-                /*first_token=*/0, request.deadline, std::move(sink));
+  return Launch(
+      {.request_id = request_id, .client_id = request.client_id, .client = request.client},
+      std::move(open), std::move(grammar), /*first_token=*/0, request.deadline, std::move(sink));
 }
 
 absl::StatusOr<uint64_t> ClusterCoordinator::Resume(std::string_view request_id, int32_t from_token,
@@ -340,8 +345,8 @@ absl::StatusOr<uint64_t> ClusterCoordinator::Resume(std::string_view request_id,
   RETURN_IF_ERROR(CheckTokenIds(open->prompt, model_->hyperparams().vocab_size));
   RETURN_IF_ERROR(CheckTokenIds(open->answer, model_->hyperparams().vocab_size));
   ASSIGN_OR_RETURN(std::shared_ptr<AnswerGrammar> grammar, MakeGrammar(*open));
-  return Launch(std::string(request_id), "", *std::move(open), std::move(grammar), from_token,
-                deadline, std::move(sink));
+  return Launch({.request_id = std::string(request_id)}, *std::move(open), std::move(grammar),
+                from_token, deadline, std::move(sink));
 }
 
 absl::StatusOr<std::shared_ptr<AnswerGrammar>> ClusterCoordinator::MakeGrammar(
@@ -356,16 +361,18 @@ absl::StatusOr<std::shared_ptr<AnswerGrammar>> ClusterCoordinator::MakeGrammar(
 }
 
 // Begins an answer, or goes on with what is known of it.
-uint64_t ClusterCoordinator::Launch(const std::string& request_id, const std::string& client_id,
-                                    OpenRequest open, std::shared_ptr<AnswerGrammar> grammar,
-                                    int32_t first_token, absl::Time deadline, GenerationSink sink) {
+uint64_t ClusterCoordinator::Launch(const Asked& asked, OpenRequest open,
+                                    std::shared_ptr<AnswerGrammar> grammar, int32_t first_token,
+                                    absl::Time deadline, GenerationSink sink) {
   const int32_t context = model_->summary().context_length;
   SequenceRequest sequence;
   sequence.id = ++last_id_;
-  pipeline_->log().Opened(
-      {.id = request_id, .client_id = client_id, .sequence = sequence.id, .opened = absl::Now()});
+  pipeline_->log().Opened({.id = asked.request_id,
+                           .client_id = asked.client_id,
+                           .sequence = sequence.id,
+                           .opened = absl::Now()});
   AnswerOptions options;
-  options.request_id = request_id;
+  options.request_id = asked.request_id;
   options.prompt = open.prompt;
   options.stop = open.stop;
   options.ignore_eos = open.ignore_eos;
@@ -391,6 +398,7 @@ uint64_t ClusterCoordinator::Launch(const std::string& request_id, const std::st
   sequence.max_new_tokens = open.max_tokens;
   sequence.sampling = std::move(open.sampling);
   sequence.priority = open.priority;
+  sequence.client = asked.client;
   sequence.speculation = open.speculation;
   sequence.deadline = deadline;
   pipeline_->Submit(std::move(sequence));

@@ -1,5 +1,6 @@
 #include "coordinator/generation.h"
 
+#include <functional>
 #include <iterator>
 #include <utility>
 
@@ -8,6 +9,10 @@ namespace baton::coordinator {
 std::string_view FinishReasonName(FinishReason reason) {
   constexpr std::string_view kNames[] = {"none", "stop", "length", "cancelled", "error"};
   return kNames[static_cast<size_t>(reason)];
+}
+
+uint64_t ClientOf(std::string_view key, std::string_view address) {
+  return std::hash<std::string_view>()(key.empty() ? address : key);
 }
 
 void Append(GenerationChunk chunk, GenerationChunk* to) {

@@ -51,7 +51,12 @@ struct GenerationRequest {
   std::string grammar_json_schema;  // empty: none; "{}": any JSON
   std::string session;              // goes on with it, and is kept under this name; empty: none
   std::string client_id;            // the client's own name of it, for traces; may be empty
+  uint64_t client = 0;              // who asks, see ClientOf
 };
+
+// Equal for requests of one client: by its key, where it has one, else by its address without the
+// port.
+uint64_t ClientOf(std::string_view key, std::string_view address);
 
 enum class FinishReason : uint8_t {
   kNone,  // goes on

@@ -219,7 +219,10 @@ class Gateway : public HttpGateway {
     if (!call.ok()) return SendError(*responder, call.status());
     if (absl::Status model = CheckModelName(call->model); !model.ok())
       return SendError(*responder, model);
-    for (GenerationRequest& each : call->requests) each.client_id = request.id;
+    for (GenerationRequest& each : call->requests) {
+      each.client_id = request.id;
+      each.client = ClientOf(request.Header("authorization"), request.peer);
+    }
     const auto exchange = std::make_shared<Exchange>(*call, service_, request.id, responder);
     if (absl::Status begun = exchange->Begin(call->requests); !begun.ok())
       SendError(*responder, begun);
@@ -252,7 +255,7 @@ class Gateway : public HttpGateway {
   }
 
   void Tokenize(const HttpRequest& request, std::shared_ptr<HttpResponder> responder) {
-    const Json body = Json::parse(request.body, nullptr, /*allow_exceptions=*/false);
+    const Json body = engine::ParseJson(request.body, "body").value_or(Json());
     if (!body.is_object() || !body.contains("content") || !body["content"].is_string()) {
       return SendError(
           *responder,
@@ -266,7 +269,7 @@ class Gateway : public HttpGateway {
   }
 
   void Detokenize(const HttpRequest& request, std::shared_ptr<HttpResponder> responder) {
-    const Json body = Json::parse(request.body, nullptr, /*allow_exceptions=*/false);
+    const Json body = engine::ParseJson(request.body, "body").value_or(Json());
     std::vector<engine::TokenId> ids;
     bool sound = body.is_object() && body.contains("tokens") && body["tokens"].is_array();
     for (size_t i = 0; sound && i < body["tokens"].size(); ++i) {

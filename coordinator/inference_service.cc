@@ -27,6 +27,12 @@ std::string_view Authorization(const grpc::CallbackServerContext& context) {
   return {found->second.data(), found->second.size()};
 }
 
+// "ipv4:10.0.0.1:54321" without the port.
+uint64_t AskerOf(const grpc::CallbackServerContext& context) {
+  const std::string peer = context.peer();
+  return ClientOf(Authorization(context), std::string_view(peer).substr(0, peer.rfind(':')));
+}
+
 absl::Time DeadlineOf(const grpc::CallbackServerContext& context) {
   return absl::FromChrono(context.deadline());
 }
@@ -458,6 +464,7 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Generate(
   }
   ReadOptions(message->options(), &request);
   request.deadline = DeadlineOf(*context);
+  request.client = AskerOf(*context);
   return GenerateCall::Start(service_, [&](GenerationSink sink) -> absl::StatusOr<uint64_t> {
     RETURN_IF_ERROR(MayGenerate(*context));
     return service_->Generate(request, std::move(sink));
@@ -471,6 +478,7 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Chat(
       ChatPrompt{message->messages_json(), message->tools_json(), message->template_args_json()};
   ReadOptions(message->options(), &request);
   request.deadline = DeadlineOf(*context);
+  request.client = AskerOf(*context);
   return GenerateCall::Start(service_, [&](GenerationSink sink) -> absl::StatusOr<uint64_t> {
     RETURN_IF_ERROR(MayGenerate(*context));
     return service_->Generate(request, std::move(sink));

@@ -26,6 +26,7 @@ constexpr size_t kMaxLogitsBytes = 32 << 20;  // of whole rows of logits in a mi
 constexpr size_t kRepetitionWindow = 64;
 constexpr int32_t kMaxFailures = 2;
 constexpr size_t kRecentBatches = 64;
+constexpr size_t kRememberedClients = 4096;
 constexpr int32_t kMaxDraftedRows =
     16;  // of a micro-batch with guesses: more rows cost more than reading the weights
 
@@ -53,6 +54,7 @@ absl::Status Scheduler::Add(SequenceRequest request) {
                              waiting_.size(), options_.max_waiting);
   }
   auto sequence = std::make_unique<Sequence>();
+  sequence->turn = TakeTurn(request.client);
   sequence->arrival = ++last_arrival_;
   sequence->tokens = request.tokens;
   sequence->prompt_length = sequence->known() - request.num_answered;
@@ -65,6 +67,16 @@ absl::Status Scheduler::Add(SequenceRequest request) {
   const uint64_t id = sequence->request.id;
   sequences_.emplace(id, std::move(sequence));
   return absl::OkStatus();
+}
+
+// Clients take turns: who has one request waits for one of each other client, however many those
+// have.
+uint64_t Scheduler::TakeTurn(uint64_t client) {
+  if (last_turns_.size() > kRememberedClients)
+    std::erase_if(last_turns_, [this](const auto& entry) { return entry.second < turn_; });
+  uint64_t& last = last_turns_[client];
+  last = std::max(turn_, last + 1);
+  return last;
 }
 
 bool Scheduler::Cancel(uint64_t id, const absl::Status& why) {
@@ -133,6 +145,7 @@ void Scheduler::Admit() {
     Sequence* sequence = *waiting_.begin();
     if (sequence->awaited > 0 || !HasRoomFor(*sequence)) return;
     waiting_.erase(waiting_.begin());
+    turn_ = std::max(turn_, sequence->turn);
     sequence->admitted = true;
     admitted_.insert(sequence);
     // What gives an output must be computed.

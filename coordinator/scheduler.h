@@ -124,17 +124,18 @@ class Scheduler {
     BatchRows rows = {};
     std::set<const Sequence*> stuck = {};  // got no block
   };
-  // Best first: priority, then age.
+  // Best first: priority, then the turn of its client, then age.
   struct Before {
     bool operator()(const Sequence* a, const Sequence* b) const {
       if (a->request.priority != b->request.priority) {
         return a->request.priority > b->request.priority;
       }
-      return a->arrival < b->arrival;
+      return a->turn != b->turn ? a->turn < b->turn : a->arrival < b->arrival;
     }
   };
   using Queue = std::set<Sequence*, Before>;
 
+  uint64_t TakeTurn(uint64_t client);
   void Admit();
   bool HasRoomFor(const Sequence& sequence) const;
   void Preempt(Sequence* sequence);
@@ -169,6 +170,8 @@ class Scheduler {
   std::deque<std::pair<uint64_t, BatchRows>> recent_;  // compositions, for timings that come late
   uint64_t last_batch_id_ = 0;
   uint64_t last_arrival_ = 0;
+  uint64_t turn_ = 0;                                  // whose it is
+  std::unordered_map<uint64_t, uint64_t> last_turns_;  // that clients have taken
   SchedulerStats stats_;
 };
 

@@ -50,6 +50,7 @@ struct SequenceRequest {
   engine::TokenId final_target = 0;  // kScore: the token after the last
   engine::SamplingParams sampling;
   int32_t priority = 0;  // higher first
+  uint64_t client = 0;   // equal for requests of one client
   absl::Time deadline = absl::InfiniteFuture();
   bool speculation = true;
   std::shared_ptr<AnswerGrammar> grammar;  // kSample: null, any answer; has accepted what is known
@@ -59,7 +60,8 @@ struct SequenceRequest {
 struct Sequence {
   SequenceRequest request;
   int32_t prompt_length = 0;
-  uint64_t arrival = 0;  // order
+  uint64_t turn = 0;  // order among equal priorities, before arrival
+  uint64_t arrival = 0;
 
   std::vector<engine::TokenId> tokens;  // known so far
   std::vector<int32_t> kv_blocks;       // hold one reference each

@@ -53,14 +53,15 @@ class Driver {
         scheduler_(options),
         kv_(options.num_kv_blocks * kKvBlockPositions, engine::kNoToken) {}
 
-  std::shared_ptr<Recorder> Add(std::vector<TokenId> tokens, int32_t max_new,
-                                int32_t priority = 0) {
+  std::shared_ptr<Recorder> Add(std::vector<TokenId> tokens, int32_t max_new, int32_t priority = 0,
+                                uint64_t client = 0) {
     auto recorder = std::make_shared<Recorder>();
     SequenceRequest request;
     request.id = ++last_id_;
     request.tokens = std::move(tokens);
     request.max_new_tokens = max_new;
     request.priority = priority;
+    request.client = client;
     request.observer = recorder;
     EXPECT_TRUE(scheduler_.Add(std::move(request)).ok());
     return recorder;
@@ -256,6 +257,32 @@ TEST(SchedulerTest, HigherPriorityGoesFirst) {
     driver.Send();
   }
   driver.RunAll();
+}
+
+// One client has many requests, two others come later with a few.
+TEST(SchedulerTest, ClientsTakeTurns) {
+  SchedulerOptions options = Options(1);
+  options.max_sequences = 1;
+  Driver driver(options);
+  std::vector<std::shared_ptr<Recorder>> many, second, third;
+  for (int i = 0; i < 20; ++i) many.push_back(driver.Add(FakePrompt(4, i), 1, 0, /*client=*/1));
+  const auto finish = [&](const std::shared_ptr<Recorder>& recorder) {
+    while (!recorder->ended) {
+      driver.Send();
+      driver.Receive();
+    }
+  };
+  finish(many[4]);
+  for (int i = 0; i < 3; ++i) second.push_back(driver.Add(FakePrompt(4, 30 + i), 1, 0, 2));
+  third.push_back(driver.Add(FakePrompt(4, 40), 1, 0, 3));
+  finish(third[0]);
+  EXPECT_TRUE(second[0]->ended);
+  EXPECT_FALSE(second[1]->ended);
+  finish(second[2]);
+  EXPECT_TRUE(many[6]->ended) << "it has its turns, too";
+  EXPECT_FALSE(many[7]->ended);
+  driver.RunAll();
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(many[i]->tokens, FakeContinuation(FakePrompt(4, i), 1));
 }
 
 TEST(SchedulerTest, CancelFreesBlocksAtOnce) {
