@@ -223,19 +223,39 @@ absl::Status ReadTls(const YamlValue& value, Topology* to) {
   return value.Error("expected three files: ca, cert and key");
 }
 
+// A time that must be long enough for what it limits.
+template <auto member, int64_t least_ms>
+absl::Status ReadTimeLimit(const YamlValue& value, Limits* to) {
+  RETURN_IF_ERROR((ReadDuration<member>(value, to)));
+  if (to->*member >= absl::Milliseconds(least_ms)) return absl::OkStatus();
+  return value.Error(fmt::format("got {}, expected at least {}", absl::FormatDuration(to->*member),
+                                 absl::FormatDuration(absl::Milliseconds(least_ms))));
+}
+
+absl::Status ReadMessageBytes(const YamlValue& value, Limits* to) {
+  constexpr uint64_t kLeast = uint64_t{64} << 10, kMost = uint64_t{1} << 30;
+  ASSIGN_OR_RETURN(const std::string text, value.String());
+  const absl::StatusOr<uint64_t> bytes = engine::ParseBytes(text);
+  if (!bytes.ok()) return value.Error(bytes.status());
+  if (*bytes < kLeast || *bytes > kMost)
+    return value.Error(fmt::format("got {}, expected 64KiB to 1GiB", engine::Named(text)));
+  to->message_bytes = static_cast<int32_t>(*bytes);
+  return absl::OkStatus();
+}
+
 constexpr YamlField<Limits> kLimitFields[] = {
     {"queue", ReadInt<&Limits::queue, 1, 1000000>},
     {"batch_rows", ReadInt<&Limits::batch_rows, 1, 65536>},
     {"chunk_rows", ReadInt<&Limits::chunk_rows, 0, 65536>},
     {"kv_blocks", ReadInt<&Limits::kv_blocks, 0, kMaxInt>},
-    {"message", ReadBytes<&Limits::message_bytes>},
+    {"message", ReadMessageBytes},
     {"body", ReadBytes<&Limits::body_bytes>},
     {"connections", ReadInt<&Limits::connections, 1, 1000000>},
-    {"start", ReadDuration<&Limits::start>},
-    {"load", ReadDuration<&Limits::load>},
-    {"lease", ReadDuration<&Limits::lease>},
-    {"step", ReadDuration<&Limits::step>},
-    {"recovery", ReadDuration<&Limits::recovery>},
+    {"start", ReadTimeLimit<&Limits::start, 100>},
+    {"load", ReadTimeLimit<&Limits::load, 100>},
+    {"lease", ReadTimeLimit<&Limits::lease, 1000>},  // two heartbeats
+    {"step", ReadTimeLimit<&Limits::step, 1000>},
+    {"recovery", ReadTimeLimit<&Limits::recovery, 100>},
 };
 absl::Status ReadLimits(const YamlValue& value, Topology* to) {
   return ReadYamlMap<Limits>(value, kLimitFields, &to->limits);
@@ -300,7 +320,7 @@ void ResolvePaths(const std::filesystem::path& folder, Topology* topology) {
   };
   // A bare name stands for a model in the cache.
   const std::string& model = topology->model;
-  const bool is_path = !model.starts_with("hf:") && !model.starts_with("ollama:") &&
+  const bool is_path = !model.starts_with(wire::kHubPrefix) && !model.starts_with("ollama:") &&
                        (model.find('/') != std::string::npos || model.ends_with(".gguf"));
   if (is_path) resolve(&topology->model);
   if (topology->tls) {

@@ -56,15 +56,15 @@ struct TlsFiles {
 };
 
 struct Limits {
-  int32_t queue = 1024;               // requests that wait
-  int32_t batch_rows = 512;           // of a micro-batch
-  int32_t chunk_rows = 0;             // prompt rows of a micro-batch; 0: chosen by measurement
-  int32_t kv_blocks = 0;              // 0: those of `sequences` full contexts
-  uint64_t message_bytes = 4u << 20;  // of a gRPC message
-  uint64_t body_bytes = 16u << 20;    // of an HTTP request
+  int32_t queue = 1024;             // requests that wait
+  int32_t batch_rows = 512;         // of a micro-batch
+  int32_t chunk_rows = 0;           // prompt rows of a micro-batch; 0: chosen by measurement
+  int32_t kv_blocks = 0;            // 0: those of `sequences` full contexts
+  int32_t message_bytes = 4 << 20;  // of a client's gRPC message
+  uint64_t body_bytes = 16u << 20;  // of an HTTP request
   int32_t connections = 2048;
   absl::Duration start = absl::Seconds(60);     // until all workers are there
-  absl::Duration load = absl::Minutes(30);      // of a stage
+  absl::Duration load = absl::Minutes(30);      // of a stage, without any progress
   absl::Duration lease = absl::Seconds(10);     // a worker that is silent for longer is lost
   absl::Duration step = absl::Seconds(60);      // without any progress
   absl::Duration recovery = absl::Seconds(30);  // how long requests wait for a lost worker

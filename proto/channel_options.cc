@@ -103,8 +103,8 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
   return grpc::experimental::TlsServerCredentials(options);
 }
 
-void ApplyServerOptions(grpc::ServerBuilder& builder) {
-  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+void ApplyServerOptions(grpc::ServerBuilder& builder, int max_received_bytes) {
+  builder.SetMaxReceiveMessageSize(max_received_bytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
   // Without this a second server shares the port in silence, and connections are spread over both.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);

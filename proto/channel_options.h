@@ -28,6 +28,6 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& ad
 enum class PeerCertificate : uint8_t { kRequired, kOptional };
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     const Security& security, PeerCertificate peer);
-void ApplyServerOptions(grpc::ServerBuilder& builder);
+void ApplyServerOptions(grpc::ServerBuilder& builder, int max_received_bytes);  // of a message
 
 }  // namespace baton::wire

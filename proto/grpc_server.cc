@@ -27,7 +27,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOp
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
-  ApplyServerOptions(builder);
+  ApplyServerOptions(builder, options.max_received_bytes);
   int port = 0;
   builder.AddListeningPort(address.ToString(), credentials, &port);
   builder.RegisterService(service);

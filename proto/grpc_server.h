@@ -20,6 +20,7 @@ struct GrpcServerOptions {
   Security security;
   bool insecure = false;  // beyond loopback without TLS; warns
   PeerCertificate peer_certificate = PeerCertificate::kRequired;
+  int max_received_bytes = kMaxMessageBytes;  // of a message
 };
 
 // Owner: whoever owns the service, which must outlive this.

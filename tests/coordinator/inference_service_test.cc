@@ -236,6 +236,31 @@ TEST(InferenceServerTest, ListensBeyondLoopbackOnlyWhenToldTo) {
   EXPECT_TRUE(InferenceServer::Start(topology, &service).ok());
 }
 
+TEST(InferenceServerTest, AMessageBeyondTheLimitIsRefused) {
+  CountingService service;
+  Topology topology;
+  topology.grpc_address = "127.0.0.1:0";
+  topology.limits.message_bytes = 1 << 20;
+  const auto server = InferenceServer::Start(topology, &service);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto stub = v1::Inference::NewStub(
+      grpc::CreateChannel((*server)->address(), grpc::InsecureChannelCredentials()));
+  for (const int32_t bytes : {(1 << 20) - 100, 1 << 20}) {
+    v1::TokenizeRequest request;
+    request.set_text(std::string(bytes, 'x'));
+    v1::TokenizeResponse response;
+    grpc::ClientContext context;
+    const grpc::Status status = stub->Tokenize(&context, request, &response);
+    if (bytes < 1 << 20) {
+      EXPECT_TRUE(status.ok()) << status.error_message();
+      EXPECT_EQ(response.ids(0), bytes);
+    } else {
+      EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+      EXPECT_NE(status.error_message().find("1048576"), std::string::npos);
+    }
+  }
+}
+
 TEST(InferenceServerTest, PortInUseIsSaid) {
   CountingService service;
   Topology topology;

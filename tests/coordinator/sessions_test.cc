@@ -24,6 +24,18 @@ absl::StatusOr<GenerationRequest> Next(const Dialogue& before,
   return NextTurn(before, std::move(request), Tokenize);
 }
 
+TEST(SessionsTest, ThereAreOnlySoManyAndEachHasOneTurnAtATime) {
+  Sessions sessions({}, nullptr, nullptr, nullptr);
+  for (int i = 0; i < 1024; ++i) ASSERT_THAT(sessions.Begin(fmt::format("s{}", i)), IsOk());
+  EXPECT_THAT(sessions.Begin("another"),
+              Fails(absl::StatusCode::kResourceExhausted, "there are 1024 already"));
+  EXPECT_THAT(sessions.Begin("s7"),
+              Fails(absl::StatusCode::kFailedPrecondition, "a turn of it is not over yet"));
+  sessions.End("s7", std::nullopt);  // it came to nothing
+  EXPECT_THAT(sessions.Begin("another"), IsOk());
+  EXPECT_EQ(sessions.List().size(), 1024u);
+}
+
 TEST(NextTurnTest, TokensAndTextFollowWhatWasSaid) {
   const Dialogue before{.tokens = {1, 2, 3}, .messages_json = {}};
   const auto tokens = Next(before, TokenPrompt{{4, 5}});

@@ -2,6 +2,7 @@
 import contextlib
 import http.client
 import json
+import pathlib
 import socket
 import ssl
 import time
@@ -102,6 +103,11 @@ class Keys(cluster.TestCase):
             ask = ("run", "--server", c.grpc, "--tokens", "3,4", "-n", 2, "--ignore-eos")
             for key, code in ((generate, 0), (admin, 0), (worker, 77), ("baton-wrong", 77), ("", 77)):
                 self.assertEqual(cluster.run(*ask, env={"BATON_API_KEY": key}).returncode, code, key)
+            for server in c.servers:
+                command_line = pathlib.Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
+                for key in (generate, admin, worker):
+                    self.assertNotIn(key.encode(), command_line)
+            self.assertNotRegex(cluster.good(cluster.run("run", "--help")).stdout, "--api-key(?!-file)")  # nor may a client's
             kept = self.folder / "key"
             kept.write_text(generate + "\n")
             cluster.good(cluster.run(*ask, "--api-key-file", kept))
