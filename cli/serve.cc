@@ -1,5 +1,7 @@
 // baton serve: the coordinator as a process.
 #include <absl/time/clock.h>
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -31,13 +33,29 @@ struct ServeFlags {
 };
 
 constexpr absl::Duration kStopPoll = absl::Milliseconds(100);
+constexpr absl::Duration kTellLoading = absl::Seconds(2);
 constexpr absl::Duration kGrace = absl::Seconds(2);  // for answers to end once the process should
+
+std::string HowFar(const std::vector<coordinator::WorkerSnapshot>& workers) {
+  std::string text;
+  for (const coordinator::WorkerSnapshot& worker : workers) {
+    if (worker.state != coordinator::WorkerState::kLoading) continue;
+    text += fmt::format("{}{} {:.0f}%", text.empty() ? "" : ", ", worker.name,
+                        worker.load_progress * 100);
+  }
+  return text;
+}
 
 // Until all is loaded, or cannot be, or somebody stops us.
 absl::Status WaitReady(coordinator::Coordinator& coordinator, std::stop_token stop) {
+  absl::Time tell = absl::Now() + kTellLoading;
   while (!stop.stop_requested()) {
     const absl::Status status = coordinator.WaitReady(absl::Now() + kStopPoll);
     if (!absl::IsDeadlineExceeded(status)) return status;
+    if (absl::Now() < tell) continue;
+    tell = absl::Now() + kTellLoading;
+    const std::string loading = HowFar(coordinator.service()->cluster().workers);
+    if (!loading.empty()) spdlog::info("loading: {}", loading);
   }
   return absl::OkStatus();
 }
@@ -74,6 +92,14 @@ absl::StatusOr<std::unique_ptr<coordinator::HttpGateway>> StartGateway(
   return coordinator::HttpGateway::Start(options, service);
 }
 
+// Each client is an open file; what the system allows by itself may be less than it allows at most.
+void AllowManyFiles() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
 absl::StatusOr<coordinator::Topology> ServedTopology(const ServeFlags& flags) {
   ASSIGN_OR_RETURN(coordinator::Topology topology,
                    ReadTopology(flags.topology, ModelUse::kWeights));
@@ -85,6 +111,7 @@ absl::StatusOr<coordinator::Topology> ServedTopology(const ServeFlags& flags) {
 
 absl::Status Run(const ServeFlags& flags) {
   engine::AskForShortTimeSlices();
+  AllowManyFiles();
   ASSIGN_OR_RETURN(const coordinator::Topology topology, ServedTopology(flags));
   std::stop_source stop;
   InterruptWatch watch;

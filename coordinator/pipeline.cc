@@ -1,6 +1,7 @@
 #include "coordinator/pipeline.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace baton::coordinator {
@@ -133,6 +134,7 @@ void Pipeline::Resume(uint64_t epoch, int32_t num_stages, std::shared_ptr<wire::
     refusal_ = absl::OkStatus();
     in_flight_.clear();
     stages_.resize(num_stages);
+    page_faults_.assign(num_stages, std::numeric_limits<uint64_t>::max());
     last_progress_ = absl::Now();
     scheduler_.Restart(num_stages);
   });
@@ -245,6 +247,13 @@ void Pipeline::OnEvent(int32_t stage, const wire::StepTimed& timed) {
   if (const auto sent = in_flight_.find(timed.batch_id); sent != in_flight_.end()) {
     sent->second.stages_done = std::max(sent->second.stages_done, stage + 1);
   }
+}
+
+// A stage whose weights come from a slow disk is slow, not dead: page by page it gets on.
+void Pipeline::OnEvent(int32_t stage, const wire::WorkerHeartbeat& beat) {
+  if (stage >= static_cast<int32_t>(page_faults_.size())) return;
+  const uint64_t before = std::exchange(page_faults_[stage], beat.major_faults);
+  if (beat.major_faults > before) last_progress_ = absl::Now();
 }
 
 absl::Time Pipeline::StepDeadline() const {

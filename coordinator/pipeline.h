@@ -29,8 +29,8 @@ namespace baton::coordinator {
 
 struct PipelineOptions {
   SchedulerOptions scheduler;
-  // No stage has finished a micro-batch for so long, and for 20 times what one takes: something
-  // hangs.
+  // No stage has finished a micro-batch for so long, and for 20 times what one takes, nor read
+  // anything from its disk: something hangs.
   absl::Duration step_deadline = absl::Seconds(60);
 };
 
@@ -97,7 +97,7 @@ class Pipeline {
   // earlier ones is called.
   void Stop();
 
-  // From the transport: results, failures and timings of the worker that has `stage`.
+  // From the transport: results, failures, timings and heartbeats of the worker that has `stage`.
   void OnWorkerEvent(int32_t stage, wire::WorkerEvent event);
 
   StepLog& log() { return log_; }  // any thread
@@ -126,7 +126,7 @@ class Pipeline {
   void OnEvent(int32_t stage, const wire::StepResult& result);
   void OnEvent(int32_t stage, const wire::StepFailed& failed);
   void OnEvent(int32_t stage, const wire::StepTimed& timed);
-  void OnEvent(int32_t, const wire::WorkerHeartbeat&) {}
+  void OnEvent(int32_t stage, const wire::WorkerHeartbeat& beat);
   void OnEvent(int32_t, const wire::LinkClosed&) {}
   bool IsCurrent(uint64_t epoch) const { return first_ != nullptr && epoch == epoch_; }
   absl::Time StepDeadline() const;
@@ -147,7 +147,8 @@ class Pipeline {
   std::deque<Borrower> borrowers_;
   absl::Time last_progress_;
   std::vector<StageStats> stages_;
-  struct Window {  // what the recent figures are measured over
+  std::vector<uint64_t> page_faults_;  // by stage, as last heard
+  struct Window {                      // what the recent figures are measured over
     absl::Time begin;
     uint64_t new_tokens = 0;
     std::vector<uint64_t> compute_us = {};

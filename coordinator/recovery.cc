@@ -1,5 +1,7 @@
 #include "coordinator/recovery.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -113,6 +115,7 @@ void Recovery::NoteFlap() {
   } else {
     flaps_ = 0;
     trouble_since_ = absl::Now();
+    loading_excused_ = false;
   }
 }
 
@@ -130,10 +133,14 @@ void Recovery::BringUp() {
     if (status.ok()) {
       resumed_at_ = absl::Now();
       steps_at_resume_ = LastStageSteps();
+      const absl::Duration took = absl::Now() - begin;
       const std::lock_guard lock(mutex_);
+      if (ever_ready_)
+        spdlog::info("ready again after {:.1f} s, epoch {}", absl::ToDoubleSeconds(took),
+                     snapshot_.epoch);
       snapshot_.state = ClusterState::kReady;
       snapshot_.reason.clear();
-      (ever_ready_ ? snapshot_.last_pause : snapshot_.load_time) = absl::Now() - begin;
+      (ever_ready_ ? snapshot_.last_pause : snapshot_.load_time) = took;
       ever_ready_ = true;
       changed_.notify_all();
       return;
@@ -153,7 +160,10 @@ void Recovery::BringUp() {
                      : ClusterState::kRecovering,
              Message(status));
     // Whoever is refused and asks for the state finds the failed one.
-    if (gives_up) pipeline_->Refuse(Unavailable("{}", Message(status)));
+    if (gives_up) {
+      spdlog::warn("requests are refused until it is better: {}", Message(status));
+      pipeline_->Refuse(Unavailable("{}", Message(status)));
+    }
     if (!Wait(delay)) return;
     delay = std::min(2 * delay, options_.longest_delay);
   }
@@ -324,9 +334,13 @@ absl::Status Recovery::Load(const std::vector<Placement>& placement, size_t stag
 }
 
 absl::Status Recovery::LoadAll(const std::vector<Placement>& placement) {
+  const absl::Time begin = absl::Now();
   std::vector<absl::Status> statuses(placement.size());
   InParallel(placement.size(),
              [&](size_t i) { statuses[i] = Load(placement, i, wire::Measure::kNone); });
+  // All were there, and loading has a limit of its own: who went meanwhile is waited for as if it
+  // had gone now. Once, or one that dies of loading would be waited for for ever.
+  if (!std::exchange(loading_excused_, true)) trouble_since_ += absl::Now() - begin;
   return FirstError(statuses);
 }
 
@@ -368,6 +382,7 @@ absl::Status Recovery::AttachAll(const std::vector<Placement>& placement, uint64
 void Recovery::OnEvent(size_t worker, int32_t stage, uint64_t epoch, wire::WorkerEvent event) {
   if (const auto* heartbeat = std::get_if<wire::WorkerHeartbeat>(&event)) {
     registry_->OnHeartbeat(worker, *heartbeat);
+    pipeline_->OnWorkerEvent(stage, std::move(event));
   } else if (const auto* closed = std::get_if<wire::LinkClosed>(&event)) {
     ReportLoss(epoch, {worker, std::string(Message(closed->status))});
   } else {
@@ -421,7 +436,12 @@ void Recovery::Watch() {
                   fmt::format("silent for {}", absl::FormatDuration(options_.limits.lease))};
     }
     pipeline_->Pause();
-    if (loss->worker) registry_->MarkLost(*loss->worker, loss->why);
+    if (loss->worker) {
+      registry_->MarkLost(*loss->worker, loss->why);
+      spdlog::warn("worker {} is lost: {}", registry_->entry(*loss->worker).name, loss->why);
+    } else {
+      spdlog::warn("the pipeline is built anew: {}", loss->why);
+    }
     {
       const std::lock_guard lock(mutex_);
       ++snapshot_.losses;

@@ -149,7 +149,8 @@ class Recovery {
   // Recovery's thread only.
   std::vector<Placement> placement_;
   bool placed_ = false;       // by this coordinator, not one before it
-  absl::Time trouble_since_;  // the first loss since the pipeline last worked
+  absl::Time trouble_since_;  // the first loss since the pipeline last worked; loading not counted
+  bool loading_excused_ = false;  // since then
   absl::Time resumed_at_;
   uint64_t steps_at_resume_ = 0;                     // of the last stage
   int32_t flaps_ = 0;                                // losses without a step between them

@@ -125,7 +125,7 @@ absl::StatusOr<wire::LinkSpeed> WorkerRegistry::MeasureLink(size_t worker) {
 }
 
 absl::Status WorkerRegistry::Load(size_t index, const wire::LoadRequest& request,
-                                  absl::Duration timeout, const std::atomic<bool>& stopping) {
+                                  absl::Duration patience, const std::atomic<bool>& stopping) {
   {
     const std::lock_guard lock(mutex_);
     WorkerSnapshot& seen = workers_[index]->seen;
@@ -139,7 +139,7 @@ absl::Status WorkerRegistry::Load(size_t index, const wire::LoadRequest& request
     return !stopping;
   };
   const absl::StatusOr<wire::LoadedStage> stage =
-      ClientOf(index)->LoadStage(request, progress, timeout);
+      ClientOf(index)->LoadStage(request, progress, patience);
   if (!stage.ok()) {
     const absl::Status status = Prefixed(
         stage.status(), fmt::format("worker {} at {}", entry(index).name, entry(index).address));

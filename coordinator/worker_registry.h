@@ -69,8 +69,9 @@ class WorkerRegistry {
   // Of the way from here to a worker.
   absl::StatusOr<wire::LinkSpeed> MeasureLink(size_t worker);
 
-  // Loads a stage; blocks. `stopping` gives up.
-  absl::Status Load(size_t worker, const wire::LoadRequest& request, absl::Duration timeout,
+  // Loads a stage; blocks, but not for longer than `patience` without progress. `stopping` gives
+  // up.
+  absl::Status Load(size_t worker, const wire::LoadRequest& request, absl::Duration patience,
                     const std::atomic<bool>& stopping);
   absl::Status Attach(size_t worker, const wire::WorkerClient::AttachOptions& options,
                       std::function<void(wire::WorkerEvent)> on_event, absl::Duration timeout);

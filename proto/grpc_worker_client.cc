@@ -3,7 +3,10 @@
 #include <absl/time/clock.h>
 #include <xxhash.h>
 
+#include <condition_variable>
+#include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "baton/v1/worker.grpc.pb.h"
@@ -18,6 +21,57 @@ namespace {
 
 // A header holds the tokenizer: some 10 MB for the largest vocabularies.
 constexpr size_t kMaxModelHeaderBytes = size_t{256} << 20;
+
+constexpr auto kLookAtLoad = std::chrono::milliseconds(100);
+
+// Ends a load that stands still, or that nobody wants any more, also while nothing arrives of it.
+class LoadWatch {
+ public:
+  LoadWatch(const engine::LoadProgress& progress, absl::Duration patience,
+            std::function<void()> end_call)
+      : progress_(progress),
+        patience_(patience),
+        end_call_(std::move(end_call)),
+        thread_([this](const std::stop_token& stop) { Run(stop); }) {}
+
+  void Note(uint64_t done, uint64_t total) {
+    const std::lock_guard lock(mutex_);
+    if (done != done_ || total != total_) moved_ = absl::Now();
+    done_ = done;
+    total_ = total;
+  }
+  // Why the call was ended from here.
+  absl::Status ended() {
+    const std::lock_guard lock(mutex_);
+    return ended_;
+  }
+
+ private:
+  void Run(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (ended_.ok()) {
+      wake_.wait_for(lock, stop, kLookAtLoad, [] { return false; });
+      if (stop.stop_requested()) return;
+      if (progress_ && !progress_(done_, total_)) {
+        ended_ = Cancelled("loading was given up");
+      } else if (absl::Now() - moved_ >= patience_) {
+        ended_ = DeadlineExceeded("loading: {} of {} bytes, and no progress in {}", done_, total_,
+                                  absl::FormatDuration(patience_));
+      }
+    }
+    end_call_();
+  }
+
+  const engine::LoadProgress& progress_;
+  const absl::Duration patience_;
+  const std::function<void()> end_call_;
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  uint64_t done_ = 0, total_ = 0;   // guarded by mutex_
+  absl::Time moved_ = absl::Now();  // guarded by mutex_
+  absl::Status ended_;              // guarded by mutex_
+  std::jthread thread_;             // last: uses all of the above
+};
 
 class GrpcWorkerClient : public WorkerClient {
  public:
@@ -36,30 +90,25 @@ class GrpcWorkerClient : public WorkerClient {
   }
 
   absl::StatusOr<LoadedStage> LoadStage(const LoadRequest& request,
-                                        const std::function<bool(uint64_t, uint64_t)>& progress,
-                                        absl::Duration timeout) override {
+                                        const engine::LoadProgress& progress,
+                                        absl::Duration patience) override {
     RETURN_IF_ERROR(channel_.status());
     v1::LoadStageRequest message;
     ToProto(request, &message);
     grpc::ClientContext context;
-    SetDeadline(context, timeout);
+    LoadWatch watch(progress, patience, [&context] { context.TryCancel(); });
     const auto reader = stub_->LoadStage(&context, message);
     v1::LoadProgress update;
     std::optional<LoadedStage> done;
-    bool given_up = false;
     while (reader->Read(&update)) {
       if (update.has_done()) done = FromProto(update.done());
-      if (progress && !given_up && !progress(update.done_bytes(), update.total_bytes())) {
-        given_up = true;
-        context.TryCancel();
-      }
+      watch.Note(update.done_bytes(), update.total_bytes());
     }
     const absl::Status status = Result(reader->Finish());
-    if (given_up) return Cancelled("worker {}: loading was given up", address_);
+    if (status.ok() && done.has_value()) return *std::move(done);
+    RETURN_IF_ERROR(Prefixed(watch.ended(), fmt::format("worker {}", address_)));
     RETURN_IF_ERROR(status);
-    if (!done.has_value())
-      return Internal("worker {}: the answer to LoadStage ended early", address_);
-    return *std::move(done);
+    return Internal("worker {}: the answer to LoadStage ended early", address_);
   }
 
   absl::Status UnloadStage(absl::Duration timeout) override {

@@ -161,11 +161,11 @@ class WorkerClient {
  public:
   virtual ~WorkerClient() = default;
   virtual absl::StatusOr<WorkerInfo> GetInfo(absl::Duration timeout) = 0;
-  // Blocks until the stage is loaded. `progress` (done, total bytes) may be empty; it returns false
-  // to give up.
-  virtual absl::StatusOr<LoadedStage> LoadStage(
-      const LoadRequest& request, const std::function<bool(uint64_t, uint64_t)>& progress,
-      absl::Duration timeout) = 0;
+  // Blocks until the stage is loaded, however long that takes, but no longer than `patience`
+  // without a byte of progress. `progress` is called now and then, on any thread.
+  virtual absl::StatusOr<LoadedStage> LoadStage(const LoadRequest& request,
+                                                const engine::LoadProgress& progress,
+                                                absl::Duration patience) = 0;
   virtual absl::Status UnloadStage(absl::Duration timeout) = 0;
   struct AttachOptions {
     std::string fingerprint;

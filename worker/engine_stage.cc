@@ -14,8 +14,11 @@ namespace {
 class EngineStageRunner : public StageRunner {
  public:
   EngineStageRunner(std::unique_ptr<engine::DividedStage> stage, PartWatch parts,
-                    uint64_t bus_errors)
-      : stage_(std::move(stage)), parts_(std::move(parts)), bus_errors_(bus_errors) {}
+                    uint64_t bus_errors, std::string storage)
+      : stage_(std::move(stage)),
+        parts_(std::move(parts)),
+        bus_errors_(bus_errors),
+        storage_(std::move(storage)) {}
 
   bool first() const override { return stage_->first(); }
   bool last() const override { return stage_->last(); }
@@ -24,6 +27,7 @@ class EngineStageRunner : public StageRunner {
   uint64_t weights_bytes() const override { return stage_->weights_bytes(); }
   uint64_t kv_bytes() const override { return stage_->kv_bytes(); }
   std::vector<std::string> warnings() const override { return stage_->warnings(); }
+  std::string storage() const override { return storage_; }
   int32_t num_host_layers() const override { return stage_->num_host_layers(); }
   absl::Status Run(const engine::MicroBatch& batch, const engine::HiddenStates* input,
                    engine::StageOutput* output) override {
@@ -59,6 +63,7 @@ class EngineStageRunner : public StageRunner {
   const std::unique_ptr<engine::DividedStage> stage_;
   const PartWatch parts_;
   const uint64_t bus_errors_;  // before the stage was loaded
+  const std::string storage_;
 };
 
 }  // namespace
@@ -80,13 +85,8 @@ absl::StatusOr<std::unique_ptr<StageRunner>> EngineStageLoader::Load(
   // The cache's files get further ranges while they are in use.
   const bool may_grow = folder != options_.models_dir;
   ASSIGN_OR_RETURN(PartWatch parts, PartWatch::Start(spec, folder, may_grow));
-  engine::LoadOptions options{.models_dir = folder, .mlock = options_.mlock, .progress = {}};
-  bool wanted = true;
-  if (progress) {
-    options.progress = [&](uint64_t done, uint64_t total) {
-      wanted = wanted && progress(done, total);
-    };
-  }
+  const engine::LoadOptions options{
+      .models_dir = folder, .mlock = options_.mlock, .progress = progress};
   const bool divides = backend_->device_memory().has_value() && spec.host_layers != 0;
   if (divides && host_ == nullptr) {
     ASSIGN_OR_RETURN(host_, engine::MakeBackend({.device = "cpu", .threads = options_.threads}));
@@ -100,8 +100,12 @@ absl::StatusOr<std::unique_ptr<StageRunner>> EngineStageLoader::Load(
     spdlog::info("{} of {} layers stay on the host, the others are on {}", stage->num_host_layers(),
                  spec.layers.size(), device());
   }
-  if (!wanted) return Cancelled("loading was given up");
-  auto runner = std::make_unique<EngineStageRunner>(std::move(stage), std::move(parts), bus_errors);
+  std::string storage = backend_->device_memory()   ? fmt::format("on {}", device())
+                        : !options_.mlock           ? "mapped"
+                        : stage->warnings().empty() ? "mapped and locked"
+                                                    : "mapped, not locked";
+  auto runner = std::make_unique<EngineStageRunner>(std::move(stage), std::move(parts), bus_errors,
+                                                    std::move(storage));
   RETURN_IF_ERROR(runner->CheckMappings());
   return runner;
 }

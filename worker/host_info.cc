@@ -1,12 +1,15 @@
 #include "worker/host_info.h"
 
 #include <fmt/format.h>
+#include <linux/mempolicy.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <random>
 #include <sstream>
@@ -125,6 +128,19 @@ ProcessMemory OwnMemory() {
           .mapped_resident_bytes = file_pages * page_bytes,
           .locked_bytes = NumberAfter(status, "VmLck:").value_or(0) * 1024,
           .major_faults = static_cast<uint64_t>(usage.ru_majflt)};
+}
+
+std::string NumaPlacement() {
+  std::string nodes = ReadFile("/sys/devices/system/node/online").value_or("0");
+  while (!nodes.empty() && nodes.back() == '\n') nodes.pop_back();
+  constexpr std::string_view kNames[] = {"default", "preferred", "bind", "interleave", "local"};
+  int mode = 0;
+  const bool known = syscall(SYS_get_mempolicy, &mode, nullptr, 0, nullptr, 0) == 0;
+  mode &= ~MPOL_MODE_FLAGS;
+  const bool named = known && mode >= 0 && static_cast<size_t>(mode) < std::size(kNames);
+  const std::string_view policy = named ? kNames[mode] : "unknown";
+  if (nodes == "0" && (!known || mode == MPOL_DEFAULT)) return "1 NUMA node";
+  return fmt::format("NUMA node{} {}, policy {}", nodes == "0" ? "" : "s", nodes, policy);
 }
 
 uint64_t ResidentBytes() { return OwnMemory().resident_bytes; }

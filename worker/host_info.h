@@ -25,6 +25,10 @@ struct ProcessMemory {
 ProcessMemory OwnMemory();
 uint64_t ResidentBytes();
 
+// On which memory nodes new pages of this process go, for people: "1 NUMA node",
+// "NUMA nodes 0-1, policy bind".
+std::string NumaPlacement();
+
 // Equal for processes that share memory: the boot id and, where one limits this process, its
 // control group.
 std::string HostId();

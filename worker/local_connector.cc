@@ -102,9 +102,9 @@ class LocalConnector::Client : public wire::WorkerClient {
     if (worker == nullptr) return Gone(address_);
     return worker->Info();
   }
-  absl::StatusOr<wire::LoadedStage> LoadStage(
-      const wire::LoadRequest& request, const std::function<bool(uint64_t, uint64_t)>& progress,
-      absl::Duration) override {
+  absl::StatusOr<wire::LoadedStage> LoadStage(const wire::LoadRequest& request,
+                                              const engine::LoadProgress& progress,
+                                              absl::Duration) override {
     const auto worker = connector_->Find(address_);
     if (worker == nullptr) return Gone(address_);
     return worker->Load(request, progress);

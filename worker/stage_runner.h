@@ -33,6 +33,8 @@ class StageRunner {
   virtual uint64_t weights_bytes() const = 0;
   virtual uint64_t kv_bytes() const = 0;
   virtual std::vector<std::string> warnings() const = 0;
+  // Where its weights are, for people: "mapped", "mapped and locked", "on cuda:0".
+  virtual std::string storage() const { return "in memory"; }
   // Of the first layers, those that a device left to the host.
   virtual int32_t num_host_layers() const { return 0; }
 
@@ -61,8 +63,7 @@ class StageRunner {
   virtual absl::Status CheckFiles() = 0;
 };
 
-// Bytes done and in all. False: give up.
-using LoadProgress = std::function<bool(uint64_t done_bytes, uint64_t total_bytes)>;
+using engine::LoadProgress;
 
 // Owner: a Worker, which calls Load from one thread at a time.
 class StageLoader {

@@ -4,7 +4,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <chrono>
+#include <span>
 #include <utility>
 
 #include "engine/base/quote.h"
@@ -28,6 +31,15 @@ uint64_t MicrosecondsSince(Clock::time_point start) {
   return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
 }
 
+// Infinity is the largest, and what is no number is above it.
+bool AllFinite(std::span<const float> values) {
+  constexpr uint32_t kMagnitude = 0x7FFFFFFF, kInfinity = 0x7F800000;
+  uint32_t largest = 0;
+  for (const float value : values)
+    largest = std::max(largest, std::bit_cast<uint32_t>(value) & kMagnitude);
+  return largest < kInfinity;
+}
+
 absl::Status CheckHidden(const engine::MicroBatch& batch, const StageRunner& runner,
                          const std::optional<engine::HiddenStates>& hidden) {
   if (runner.first() != !hidden.has_value()) {
@@ -43,6 +55,8 @@ absl::Status CheckHidden(const engine::MicroBatch& batch, const StageRunner& run
                            batch.id, hidden->rows, hidden->cols, batch.rows(),
                            runner.hidden_size());
   }
+  if (!AllFinite(hidden->values))
+    return InvalidArgument("micro-batch {}: hidden states: not all are finite numbers", batch.id);
   return absl::OkStatus();
 }
 
@@ -166,9 +180,10 @@ absl::StatusOr<wire::LoadedStage> Worker::Load(const wire::LoadRequest& request,
                     unit->runner->num_host_layers(), static_cast<int>(request.spec.kv_type));
     busy_us_ = 0;
     steps_ = 0;
-    spdlog::info("loaded layers {}-{}: {} bytes of weights, {} of KV cache",
+    spdlog::info("loaded layers {}-{}: {} bytes of weights, {}; {} of KV cache; {}",
                  request.spec.layers.begin, request.spec.layers.end - 1,
-                 unit->description.weights_bytes, unit->description.kv_bytes);
+                 unit->description.weights_bytes, unit->runner->storage(),
+                 unit->description.kv_bytes, NumaPlacement());
     for (const std::string& warning : unit->description.warnings) spdlog::warn("{}", warning);
   }
   if (unit->next == nullptr || unit->next_address != request.next_address ||

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,6 +49,9 @@ struct StageSpec {
   int32_t host_layers = 0;
   static constexpr int32_t kAsFewAsFit = -1;
 };
+
+// How far a load has come, in bytes of weights, and of how many. May be empty; false: give up.
+using LoadProgress = std::function<bool(uint64_t done_bytes, uint64_t total_bytes)>;
 
 // The spec of one stage of an open model, from headers alone.
 absl::StatusOr<StageSpec> MakeStageSpec(const GgufModel& model, const HyperParams& hyperparams,

@@ -22,7 +22,8 @@ absl::StatusOr<std::unique_ptr<DividedStage>> DividedStage::Load(const StageSpec
     LoadOptions part = options;
     if (options.progress) {
       part.progress = [&](uint64_t done, uint64_t /*total*/) {
-        options.progress(std::min(done_before + done, WeightsBytes(spec)), WeightsBytes(spec));
+        return options.progress(std::min(done_before + done, WeightsBytes(spec)),
+                                WeightsBytes(spec));
       };
     }
     ASSIGN_OR_RETURN(auto loaded, Stage::Load(narrow, part, backend));

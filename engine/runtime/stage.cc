@@ -53,15 +53,49 @@ absl::StatusOr<RopeFactors> ReadRopeFactors(const std::vector<FoundTensor>& tens
   return factors;
 }
 
-// Pins exactly the stage's tensors. What the system refuses is a warning: the stage works unpinned.
-std::optional<std::string> LockTensors(const StageSpec& spec, const MappedParts& parts) {
-  for (const TensorPlacement& tensor : spec.tensors) {
-    const absl::Status status = parts.Lock(tensor.part, tensor.file_offset, tensor.bytes);
-    if (status.ok()) continue;
-    return fmt::format("weights are not locked in memory (the stage needs {} bytes): {}",
-                       WeightsBytes(spec), Message(status));
+constexpr uint64_t kLockedAtOnce = uint64_t{64} << 20;  // between two words of progress
+
+// Tells how far a load has come, in which the weights are gone through once or twice.
+class ProgressTeller {
+ public:
+  ProgressTeller(const LoadOptions& options, uint64_t total)
+      : progress_(options.progress), passes_(options.mlock ? 2 : 1), total_(total) {}
+
+  void Add(uint64_t bytes) {
+    done_ += bytes;
+    if (progress_) wanted_ = wanted_ && progress_(std::min(done_ / passes_, total_), total_);
   }
-  return std::nullopt;
+  void EndPass() { done_ = total_; }  // also where it was cut short
+  absl::Status wanted() const {
+    return wanted_ ? absl::OkStatus() : Cancelled("loading was given up");
+  }
+
+ private:
+  const LoadProgress& progress_;
+  const uint64_t passes_, total_;
+  uint64_t done_ = 0;
+  bool wanted_ = true;
+};
+
+// Pins exactly the stage's tensors, which reads them from the disk. What the system refuses is a
+// warning: the stage works unpinned.
+absl::Status LockTensors(const StageSpec& spec, const MappedParts& parts, ProgressTeller& progress,
+                         std::vector<std::string>& warnings) {
+  for (const TensorPlacement& tensor : spec.tensors) {
+    for (uint64_t at = 0; at < tensor.bytes; at += kLockedAtOnce) {
+      const uint64_t bytes = std::min(kLockedAtOnce, tensor.bytes - at);
+      const absl::Status status = parts.Lock(tensor.part, tensor.file_offset + at, bytes);
+      if (!status.ok()) {
+        warnings.push_back(
+            fmt::format("weights are not locked in memory (the stage needs {} bytes): {}",
+                        WeightsBytes(spec), Message(status)));
+        return absl::OkStatus();
+      }
+      progress.Add(bytes);
+      RETURN_IF_ERROR(progress.wanted());
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -107,7 +141,7 @@ struct Stage::Impl {
 
   absl::Status Load(const LoadOptions& options);
   absl::Status PlanMemory() const;
-  absl::Status BindWeights(const std::vector<FoundTensor>& tensors, const LoadOptions& options);
+  absl::Status BindWeights(const std::vector<FoundTensor>& tensors, ProgressTeller& progress);
   void NoteRotations();
 
   void LayOut(const MicroBatch& batch);
@@ -132,11 +166,13 @@ absl::Status Stage::Impl::Load(const LoadOptions& options) {
   ASSIGN_OR_RETURN(const std::vector<FoundTensor> tensors,
                    FindSpecTensors(hyperparams, spec.layers, infos));
   ASSIGN_OR_RETURN(parts, MappedParts::Open(spec, options.models_dir));
-  if (options.mlock) {
-    if (auto warning = LockTensors(spec, parts)) warnings.push_back(*std::move(warning));
-  }
   RETURN_IF_ERROR(PlanMemory());
-  RETURN_IF_ERROR(BindWeights(tensors, options));
+  ProgressTeller progress(options, WeightsBytes(spec));
+  if (options.mlock) {
+    RETURN_IF_ERROR(LockTensors(spec, parts, progress, warnings));
+    progress.EndPass();
+  }
+  RETURN_IF_ERROR(BindWeights(tensors, progress));
   ASSIGN_OR_RETURN(const RopeFactors factors, ReadRopeFactors(tensors, parts));
   positions = MakePositionTables(hyperparams, factors, spec.context_length);
   NoteRotations();
@@ -161,16 +197,13 @@ absl::Status Stage::Impl::PlanMemory() const {
 }
 
 absl::Status Stage::Impl::BindWeights(const std::vector<FoundTensor>& tensors,
-                                      const LoadOptions& options) {
-  const uint64_t total = WeightsBytes(spec);
-  uint64_t done = 0;
+                                      ProgressTeller& progress) {
   const auto locate = [&](const TensorInfo& info) {
-    done = std::min(total, done + info.bytes);
-    if (options.progress) options.progress(done, total);
+    progress.Add(info.bytes);
     return parts.Locate(info.part, info.file_offset);
   };
   ASSIGN_OR_RETURN(weights, Weights::Bind(hyperparams, spec.layers, tensors, locate, *backend));
-  return absl::OkStatus();
+  return progress.wanted();
 }
 
 void Stage::Impl::NoteRotations() {

@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,7 +24,7 @@ namespace baton::engine {
 struct LoadOptions {
   std::string models_dir;  // where parts lie
   bool mlock = false;
-  std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;  // may be empty
+  LoadProgress progress;
 };
 
 // What a stage takes, from its spec alone.
@@ -42,7 +41,8 @@ class Stage {
   // Nothing is opened or allocated for it. InvalidArgument where the spec makes no sense.
   static absl::StatusOr<StageMemory> MemoryOf(const StageSpec& spec);
   // Opens and maps the parts that hold the spec's tensors, checks names, types and shapes against
-  // the architecture and binds them. `backend` must outlive the stage.
+  // the architecture and binds them. `backend` must outlive the stage. Cancelled where
+  // `options.progress` gave up.
   static absl::StatusOr<std::unique_ptr<Stage>> Load(const StageSpec& spec,
                                                      const LoadOptions& options, Backend* backend);
   ~Stage();

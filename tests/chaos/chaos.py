@@ -15,6 +15,7 @@ import os
 import pathlib
 import random
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -141,11 +142,60 @@ def figures(pid):
     return {"fds": len(os.listdir(f"/proc/{pid}/fd")), "threads": threads, "rss_MiB": cluster.resident_bytes(pid) >> 20}
 
 
+class Link:
+    """A relay to an address, which can be slow, stand still, be cut, or flip a bit."""
+
+    def __init__(self, target):
+        self.target, self.pause_s, self.flips, self.sockets = target.rsplit(":", 1), 0.0, threading.Semaphore(0), []
+        self.moves = threading.Event()
+        self.moves.set()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self.listener.accept()
+                try:
+                    far = socket.create_connection(self.target)
+                except OSError:
+                    near.close()
+                    continue
+                self.sockets += near, far
+                for pair in ((near, far), (far, near)):
+                    pair[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    threading.Thread(target=self._carry, args=pair, daemon=True).start()
+
+    def _carry(self, source, sink):
+        with contextlib.suppress(OSError):
+            while data := bytearray(source.recv(1 << 16)):
+                self.moves.wait()
+                time.sleep(self.pause_s)
+                if self.flips.acquire(blocking=False):
+                    data[len(data) // 2] ^= 1
+                sink.sendall(data)
+        for one in (source, sink):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def cut(self):
+        while self.sockets:
+            one = self.sockets.pop()
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+    def close(self):
+        self.listener.close()
+        self.cut()
+
+
 class Chaos:
     """A cluster of `baton up` and what disturbs it."""
 
     def __init__(self, folder, flags):
-        self.folder, self.quick, self.minutes, self.servers = folder, flags.quick, flags.minutes, []
+        self.folder, self.quick, self.minutes, self.servers, self.client = folder, flags.quick, flags.minutes, [], ()
         self.random = random.Random(flags.seed)
         shape = {"layers": 6, "hidden": 64} if flags.quick else {"layers": 24, "hidden": 256}
         self.model = cluster.tiny_model(folder / "tiny.gguf", context=1024, **shape)
@@ -175,7 +225,7 @@ class Chaos:
         self.servers.clear()
 
     def status(self):
-        return cluster.run_json("status", "--server", self.grpc, timeout=30)
+        return cluster.run_json("status", "--server", self.grpc, *self.client, timeout=30)
 
     def wait_ready(self, seconds=60):
         end, status = time.monotonic() + seconds, None
@@ -374,6 +424,49 @@ def mixed(chaos):
     return "; ".join(told)
 
 
+def links(chaos):
+    """Links to workers, under TLS, are slow, stand still, are cut, or flip a bit."""
+    count, tokens, troubles = (2, 100, 6) if chaos.quick else (8, 300, 60)
+    certs = chaos.folder / "certs"
+    cluster.good(cluster.run("certs", "init", "-d", certs))
+    for name, role in (("head", "coordinator"), ("w", "worker"), ("root", "admin")):
+        cluster.good(cluster.run("certs", "issue", name, "--role", role, "--host", "127.0.0.1", "-d", certs))
+    chaos.client = ("--tls", certs / "root")
+    for i in range(3):
+        chaos.servers.append(cluster.Server("worker", "--listen", "127.0.0.1:0", "--name", f"w{i}", "--models", chaos.folder,
+                                            "--threads", 1, "--tls", certs / "w"))
+    relays = [Link(worker.ready().grpc) for worker in chaos.servers]
+    entries = [{"name": f"w{i}", "address": relay.address} for i, relay in enumerate(relays)]
+    tls = ", ".join(f"{key}: {certs}/head/{key}.pem" for key in ("ca", "cert", "key"))
+    chaos.started(cluster.topology_text(chaos.model, entries, context=1024, sequences=8, http="127.0.0.1:0",
+                                        more=f"journal: 'off'\ntls: {{{tls}}}\n"), "serve")
+    counts = {"slow": 0, "still": 0, "cut": 0, "flip": 0}
+    streams = Streams(chaos, count, tokens)
+    with streams:
+        for i in range(troubles):
+            time.sleep(chaos.random.uniform(0.2, 1.0))
+            relay, kind = chaos.random.choice(relays), list(counts)[i % len(counts)]
+            counts[kind] += 1
+            if kind == "slow":
+                relay.pause_s = 0.01
+                time.sleep(1)
+                relay.pause_s = 0.0
+            elif kind == "still":
+                relay.moves.clear()
+                time.sleep(1 if chaos.quick else 3)
+                relay.moves.set()
+            elif kind == "cut":
+                relay.cut()
+            else:
+                relay.flips.release()
+        chaos.wait_ready()
+    answers = streams.check()
+    chaos.wait_idle()
+    for relay in relays:
+        relay.close()
+    return f"{counts}, {answers} streams of {tokens} tokens equal"
+
+
 def soak(chaos):
     """All kinds of trouble at workers for a while: no stall, nothing grows."""
     chaos.up(workers=3, spares=1)
@@ -411,7 +504,7 @@ def soak(chaos):
             f"medians of the middle and last third {early} -> {late}")
 
 
-SCENARIOS = {f.__name__: f for f in (workers, stopped, coordinator, rolling, mixed, soak)}
+SCENARIOS = {f.__name__: f for f in (workers, stopped, coordinator, rolling, mixed, links, soak)}
 
 
 def main():

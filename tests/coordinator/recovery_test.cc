@@ -345,18 +345,20 @@ TEST_F(RecoveryTest, RequestsEndWithTheReasonWhenNobodyComes) {
 }
 
 TEST_F(RecoveryTest, ShortStopIsNoLoss) {
-  options_.limits.lease = absl::Seconds(20);
+  options_.limits.lease = absl::Seconds(4);
   Build(2);
   cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
   ExpectReady();
   const auto stream = Generate(FakePrompt(100, 1), 100);
   stream->WaitForTokens(20);
   cluster_.Stop(addresses_[1]);
-  absl::SleepFor(absl::Milliseconds(300));
+  absl::SleepFor(absl::Milliseconds(1300));
+  EXPECT_EQ(registry_->Snapshot()[1].state, WorkerState::kSuspect);
   cluster_.Continue(addresses_[1]);
   ASSERT_EQ(stream->Wait(), absl::OkStatus());
   EXPECT_EQ(stream->tokens(), FakeContinuation(FakePrompt(100, 1), 100));
   EXPECT_EQ(recovery_->snapshot().losses, 0u);
+  EXPECT_EQ(registry_->Snapshot()[1].state, WorkerState::kReady);
 }
 
 TEST_F(RecoveryTest, SilentWorkerIsLostAfterItsLease) {
@@ -370,6 +372,75 @@ TEST_F(RecoveryTest, SilentWorkerIsLostAfterItsLease) {
   ASSERT_EQ(stream->Wait(), absl::OkStatus());
   EXPECT_EQ(stream->tokens(), FakeContinuation(FakePrompt(100, 1), 100));
   cluster_.Continue(addresses_[0]);
+}
+
+TEST_F(RecoveryTest, SlowLoadIsNoLoss) {
+  options_.limits.start = options_.limits.lease = options_.limits.recovery =
+      absl::Milliseconds(200);
+  step_deadline_ = absl::Milliseconds(200);
+  cluster_.SetLoadTime("fake:2", absl::Milliseconds(600));
+  Build(3);
+  absl::SleepFor(absl::Milliseconds(300));
+  const std::vector<WorkerSnapshot> meanwhile = registry_->Snapshot();
+  EXPECT_EQ(recovery_->snapshot().state, ClusterState::kLoading);
+  EXPECT_EQ(meanwhile[0].load_progress, 1);  // waits
+  EXPECT_EQ(meanwhile[1].state, WorkerState::kLoading);
+  EXPECT_GT(meanwhile[1].load_progress, 0);
+  EXPECT_LT(meanwhile[1].load_progress, 1);
+  ExpectReady();
+  for (const std::string& address : addresses_) EXPECT_EQ(cluster_.loads(address), 1) << address;
+  EXPECT_EQ(Generate(FakePrompt(20), 30)->Wait(), absl::OkStatus());
+  EXPECT_EQ(recovery_->snapshot().losses, 0u);
+}
+
+TEST_F(RecoveryTest, StreamsWaitForASpareThatLoadsSlowly) {
+  options_.limits.recovery = absl::Milliseconds(500);
+  cluster_.SetLoadTime("fake:3", absl::Seconds(1));
+  Build(2, 1);
+  cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
+  ExpectReady();
+  const auto stream = Generate(FakePrompt(100, 1), 100);
+  stream->WaitForTokens(20);
+  cluster_.Kill(addresses_[1]);
+  ASSERT_EQ(stream->Wait(), absl::OkStatus());
+  EXPECT_EQ(stream->tokens(), FakeContinuation(FakePrompt(100, 1), 100));
+}
+
+TEST_F(RecoveryTest, OneThatGoesWhileAnotherLoadsIsWaitedFor) {
+  options_.limits.start = absl::Milliseconds(500);
+  cluster_.SetLoadTime("fake:1", absl::Milliseconds(800));
+  Build(2);
+  absl::SleepFor(absl::Milliseconds(300));
+  cluster_.Kill(addresses_[1]);
+  absl::SleepFor(absl::Milliseconds(700));
+  cluster_.Restart(addresses_[1]);
+  ExpectReady();
+  EXPECT_EQ(cluster_.loads(addresses_[0]), 1);
+}
+
+TEST_F(RecoveryTest, OneThatDiesOfLoadingIsNotWaitedForForEver) {
+  options_.limits.start = absl::Milliseconds(300);
+  cluster_.SetLoadTime("fake:1", absl::Seconds(30));
+  std::atomic<bool> over = false;
+  std::jthread killer([&] {
+    while (!over) {
+      absl::SleepFor(absl::Milliseconds(200));
+      cluster_.Kill("fake:1");
+      cluster_.Restart("fake:1");
+    }
+  });
+  Build(2);
+  EXPECT_TRUE(absl::IsUnavailable(recovery_->WaitReady(absl::Now() + kPatience)));
+  over = true;
+}
+
+TEST_F(RecoveryTest, StoppingDoesNotWaitForALoad) {
+  cluster_.SetLoadTime("fake:2", absl::Minutes(10));
+  Build(2);
+  absl::SleepFor(absl::Milliseconds(100));
+  const absl::Time begin = absl::Now();
+  Stop();
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(5));
 }
 
 TEST_F(RecoveryTest, RefusedLoadIsSaidAtTheStart) {
@@ -388,6 +459,33 @@ TEST_F(RecoveryTest, UnreachableWorkerIsNamedAtTheStart) {
   const absl::Status status = recovery_->WaitReady(absl::Now() + kPatience);
   EXPECT_TRUE(status.ok() || Message(status).find("worker w1 at fake:2") != std::string_view::npos)
       << status;
+}
+
+// It comes up each time, but no step gets through.
+TEST_F(RecoveryTest, OneThatComesAndGoesDoesNotHoldRequestsForEver) {
+  options_.limits.recovery = absl::Seconds(1);
+  Build(2);
+  cluster_.SetStepTime(absl::Milliseconds(300), absl::ZeroDuration());
+  ExpectReady();
+  const auto stream = Generate(FakePrompt(10, 1), 1000);
+  std::jthread flapping([&](const std::stop_token& stop) {
+    for (; !stop.stop_requested(); absl::SleepFor(absl::Milliseconds(5))) {
+      if (recovery_->snapshot().state != ClusterState::kReady) continue;
+      cluster_.Kill(addresses_[1]);
+      cluster_.Restart(addresses_[1]);
+    }
+  });
+  const absl::Status status = stream->Wait();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  flapping.request_stop();
+  flapping.join();
+  cluster_.SetStepTime(absl::ZeroDuration(), absl::ZeroDuration());
+  absl::Status after = Generate(FakePrompt(10, 1), 5)->Wait();
+  for (int i = 0; i < 500 && !after.ok(); ++i) {
+    absl::SleepFor(absl::Milliseconds(10));
+    after = Generate(FakePrompt(10, 1), 5)->Wait();
+  }
+  EXPECT_EQ(after, absl::OkStatus());
 }
 
 TEST_F(RecoveryTest, PoisonousRequestEndsAlone) {

@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import struct
 import subprocess
 import tempfile
@@ -126,6 +127,11 @@ class Server:
         self.reader.join(5)
         self.process.stderr.close()
         return self.process.returncode
+
+
+def free_address():
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        return f"127.0.0.1:{held.getsockname()[1]}"
 
 
 def topology_text(model, workers, context=512, sequences=4, http="", more=""):

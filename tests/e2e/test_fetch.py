@@ -3,9 +3,14 @@ import hashlib
 import http.server
 import json
 import threading
+import time
 import unittest
+import urllib.error
+import urllib.request
 
 import cluster
+
+PIECE = 16 << 10
 
 
 class Hub(http.server.ThreadingHTTPServer):
@@ -13,7 +18,7 @@ class Hub(http.server.ThreadingHTTPServer):
 
     def __init__(self, files):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.files, self.cut_after, self.ranges, self.lie = files, None, True, {}
+        self.files, self.cut_after, self.ranges, self.lie, self.pause_s = files, None, True, {}, 0
         self.asked, self.tokens = [], []
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -83,7 +88,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(rest[:hub.cut_after])
             self.close_connection = True
             return
-        self.wfile.write(rest)
+        for at in range(0, len(rest), PIECE):
+            self.wfile.write(rest[at:at + PIECE])
+            time.sleep(hub.pause_s)
 
 
 class Fetch(cluster.TestCase):
@@ -202,6 +209,33 @@ class Fetch(cluster.TestCase):
         before = len(self.parts_asked())
         self.start("serve", "-f", self.folder / "topology.yaml", env=self.env).ready()
         self.assertEqual(len(self.parts_asked()), before)
+
+    def test_a_slow_source_is_waited_for_and_seen(self):
+        entries = self.split_set(["0-5"])
+        self.start_worker(entries[0])
+        http_address, grpc = cluster.free_address(), cluster.free_address()
+        file = self.folder / "topology.yaml"
+        text = cluster.topology_text("hf:org/repo:six", entries, http=http_address, more="limits: {start: 1s, load: 1s}\n")
+        file.write_text(text.replace("grpc: 127.0.0.1:0", f"grpc: {grpc}"))
+        cluster.good(cluster.run("plan", "-f", file, env=self.env))  # the headers
+        self.hub.pause_s = 4 * PIECE / sum(map(len, self.hub.files.values()))
+        serve = self.start("serve", "-f", file, env=self.env)
+
+        def health():
+            try:
+                return json.load(urllib.request.urlopen(f"http://{http_address}/health", timeout=10))["status"]
+            except urllib.error.HTTPError as error:
+                self.assertEqual(error.code, 503)
+                return json.load(error)["status"]
+
+        serve.wait_line(r"loading: w0 \d+%")
+        self.assertEqual(health(), "loading")
+        worker, = cluster.run_json("status", "--server", grpc)["workers"]
+        self.assertEqual(worker["state"], "loading")
+        self.assertTrue(0 < worker["load_progress"] < 1, worker)
+        self.assert_fails(cluster.run("run", "--server", grpc, "--tokens", "3", "-n", 1), 69, "loading")
+        self.assert_answers(serve.ready().grpc)
+        self.assertEqual(health(), "ok")
 
     def test_a_part_of_wrong_bytes_is_not_loaded(self):
         entries = self.split_set(["0-5"])

@@ -1,12 +1,15 @@
 """What users of engines like this one have reported in public: clients that go away, addresses of every spelling, memory that
 the system refuses, caches that are cold. Dying workers, hostile peers and mixed versions have tests of their own."""
+import concurrent.futures
 import contextlib
+import ctypes
 import http.client
 import json
 import os
 import re
 import resource
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -94,6 +97,28 @@ class ClientsGoAway(cluster.TestCase):
         self.assertGreater(self.open([7], 5).events(), 0)
 
 
+class SlowWorkers(cluster.TestCase):
+    def test_one_that_stands_still_for_longer_than_its_lease(self):
+        model = cluster.tiny_model(self.folder / "tiny.gguf", context=8192)
+        ask = ("--tokens", "3,4", "-n", 3000, "--temp", 0, "--ignore-eos")
+        with cluster.cluster(self.folder, model, context=8192, more="limits: {lease: 1500ms}\n") as c, \
+                concurrent.futures.ThreadPoolExecutor() as pool:
+            want = c.generate(*ask)["tokens"]
+            running = pool.submit(c.generate, *ask)
+            while c.status()["sequences"]["running"] == 0 and not running.done():
+                pass
+            slow = c.workers[1].process
+            slow.send_signal(signal.SIGSTOP)
+            try:
+                self.assertEqual(running.result()["tokens"], want)  # the other worker took its layers
+                lost = c.status()["workers"][1]
+                self.assertEqual(lost["state"], "lost", lost)
+                self.assertIn("silent for 1.5s", c.coordinator.words())
+            finally:
+                slow.send_signal(signal.SIGCONT)
+            self.assertEqual(c.generate(*ask)["tokens"], want)  # what it still had to say is of an epoch that is over
+
+
 class Addresses(cluster.TestCase):
     def test_every_spelling_of_this_host(self):
         model = cluster.tiny_model(self.folder / "tiny.gguf")
@@ -140,19 +165,29 @@ class Memory(cluster.TestCase):
         server = self.start("serve", "-f", topology).ready()
         self.assertEqual(tokens_of(cluster.run("run", "--server", server.grpc, *RUN)),
                          tokens_of(cluster.run("run", "-m", self.model, *RUN)))
+        worker.wait_line("loaded layers .* mapped, not locked;")
         warnings = [line for line in worker.words().splitlines() if "warning" in line]
         self.assertEqual(len(warnings), 1, worker.words())
         self.assertRegex(warnings[0], r"not locked .*65536 bytes; raise it with ulimit -l")
 
-    def test_cold_and_warm_caches(self):
-        answers = []
-        for cold in (True, False):
-            if cold:
-                with open(self.model, "rb") as file:
-                    os.fsync(file.fileno())
-                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            answers.append(tokens_of(cluster.run("run", "-m", self.model, *RUN)))
-        self.assertEqual(answers[0], answers[1])
+    def test_however_memory_is_given_the_answer_is_the_same(self):
+        def drop_caches():
+            with open(self.model, "rb") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        node_0 = (ctypes.c_ulong * 1)(1)
+        ways = {"cold": drop_caches, "warm": lambda: None,
+                "no huge pages": lambda: libc.prctl(41, 1, 0, 0, 0),  # PR_SET_THP_DISABLE
+                "interleaved": lambda: libc.syscall(238, 3, node_0, 64)}  # set_mempolicy(MPOL_INTERLEAVE) of x86-64
+        answers = {}
+        for way, prepare in ways.items():
+            done = subprocess.run([cluster.BATON, "run", "-m", str(self.model), *map(str, RUN)], text=True, capture_output=True,
+                                  timeout=60, preexec_fn=prepare)
+            answers[way] = tokens_of(done)
+            self.assertRegex(done.stderr, r"loaded layers .* of weights, mapped; .*NUMA node", way)
+        self.assertEqual(set(map(tuple, answers.values())), {tuple(answers["warm"])})
 
 
 if __name__ == "__main__":

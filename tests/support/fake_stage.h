@@ -24,6 +24,7 @@ inline constexpr int32_t kFakeMaxRows = 512;
 struct FakeStageControl {
   std::function<void(const engine::MicroBatch&)>
       on_run;  // on the compute thread, before the step; set before loading
+  std::function<void(const engine::LoadProgress&)> on_load;  // set before loading
   std::atomic<int> loads = 0;
   std::atomic<bool> file_changed = false;
   absl::Status load_error;
@@ -135,6 +136,7 @@ class FakeStageLoader : public worker::StageLoader {
       const worker::LoadProgress& progress) override {
     ++control_->loads;
     RETURN_IF_ERROR(control_->load_error);
+    if (control_->on_load) control_->on_load(progress);
     if (progress && !progress(500, 1000)) return Cancelled("loading was given up");
     return std::make_unique<FakeStage>(spec, control_);
   }

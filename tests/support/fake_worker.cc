@@ -62,6 +62,7 @@ struct FakeCluster::State {
   std::map<std::string, std::shared_ptr<Worker>> workers;
   absl::Duration per_batch, per_row;
   std::map<std::string, absl::Status> failing_loads;
+  std::map<std::string, absl::Duration> load_times;
   TokenId failing_token = engine::kNoToken;
   absl::Status token_failure;
   std::map<std::string, int> loads;
@@ -324,14 +325,23 @@ class FakeClient : public wire::WorkerClient {
     ASSIGN_OR_RETURN(const auto worker, Reach(timeout));
     return worker->Info();
   }
-  absl::StatusOr<wire::LoadedStage> LoadStage(
-      const wire::LoadRequest& request, const std::function<bool(uint64_t, uint64_t)>& progress,
-      absl::Duration timeout) override {
-    ASSIGN_OR_RETURN(const auto worker, Reach(timeout));
+  absl::StatusOr<wire::LoadedStage> LoadStage(const wire::LoadRequest& request,
+                                              const engine::LoadProgress& progress,
+                                              absl::Duration patience) override {
+    ASSIGN_OR_RETURN(const auto worker, Reach(patience));
+    absl::Duration time;
     {
       const std::lock_guard lock(cluster_->mutex);
       const auto failure = cluster_->failing_loads.find(address_);
       if (failure != cluster_->failing_loads.end() && !failure->second.ok()) return failure->second;
+      time = cluster_->load_times[address_];
+    }
+    constexpr absl::Duration kTell = absl::Milliseconds(10);
+    for (absl::Duration done; done < time; done += kTell) {
+      absl::SleepFor(kTell);
+      if (cluster_->Find(address_) != worker) return Unavailable("connection reset");
+      if (progress && !progress(absl::ToInt64Milliseconds(done), absl::ToInt64Milliseconds(time)))
+        return Cancelled("loading was given up");
     }
     if (worker->Load(request)) {
       const std::lock_guard lock(cluster_->mutex);
@@ -415,6 +425,11 @@ void FakeCluster::SetStepTime(absl::Duration per_batch, absl::Duration per_row) 
   const std::lock_guard lock(state_->mutex);
   state_->per_batch = per_batch;
   state_->per_row = per_row;
+}
+
+void FakeCluster::SetLoadTime(const std::string& address, absl::Duration time) {
+  const std::lock_guard lock(state_->mutex);
+  state_->load_times[address] = time;
 }
 
 void FakeCluster::FailLoads(const std::string& address, const absl::Status& status) {

@@ -48,6 +48,8 @@ class FakeCluster : public wire::WorkerConnector {
   void Stop(const std::string& address);
   void Continue(const std::string& address);
   void SetStepTime(absl::Duration per_batch, absl::Duration per_row);
+  // Loads of this worker take so long, and tell how far they are.
+  void SetLoadTime(const std::string& address, absl::Duration time);
   void FailLoads(const std::string& address, const absl::Status& status);  // OK: no more
   // Micro-batches with this token fail with `status` (at the first stage).
   void FailOnToken(engine::TokenId token, const absl::Status& status);

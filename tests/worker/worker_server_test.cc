@@ -13,6 +13,7 @@
 #include <cmath>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <limits>
 #include <thread>
 
@@ -190,6 +191,39 @@ TEST_F(WorkerServerTest, AStageIsFoundLoadedByALaterCoordinator) {
   EXPECT_EQ(info->epoch, 1u);
   ASSERT_THAT(pipeline_->Start(info->epoch + 1), IsOk());
   EXPECT_EQ(controls_[0]->loads + controls_[1]->loads, 2);
+}
+
+TEST_F(WorkerServerTest, ALoadMayTakeLongWhileItGetsOn) {
+  StartServers(1);
+  controls_[0]->on_load = [](const engine::LoadProgress& progress) {
+    for (int i = 1; i <= 20; ++i) {
+      progress(i, 1000);
+      std::this_thread::sleep_for(100ms);
+    }
+  };
+  std::atomic<uint64_t> heard = 0;
+  const auto progress = [&](uint64_t done, uint64_t) {
+    heard = done;
+    return true;
+  };
+  EXPECT_THAT(pipeline_->client(0).LoadStage(pipeline_->Request(0, 1), progress, absl::Seconds(1)),
+              IsOk());
+  EXPECT_GT(heard, 10u);
+}
+
+TEST_F(WorkerServerTest, ALoadThatStandsStillOrIsGivenUpEnds) {
+  StartServers(1);
+  std::promise<void> end;
+  controls_[0]->on_load = [over = end.get_future().share()](const engine::LoadProgress&) {
+    over.wait();
+  };
+  EXPECT_THAT(
+      pipeline_->client(0).LoadStage(pipeline_->Request(0, 1), nullptr, absl::Milliseconds(300)),
+      Fails(absl::StatusCode::kDeadlineExceeded, "no progress in 300ms"));
+  const auto give_up = [](uint64_t, uint64_t) { return false; };
+  EXPECT_THAT(pipeline_->client(0).LoadStage(pipeline_->Request(0, 1), give_up, absl::Minutes(10)),
+              Fails(absl::StatusCode::kCancelled, "given up"));
+  end.set_value();
 }
 
 TEST_F(WorkerServerTest, APortInUseIsAnErrorAtOnce) {

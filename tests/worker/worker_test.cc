@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <semaphore>
 #include <thread>
 
@@ -232,6 +233,12 @@ TEST_F(WorkerTest, WrongHiddenStatesAreRefused) {
               Fails(absl::StatusCode::kInvalidArgument, "expected [2, 64]"));
   EXPECT_THAT(worker.Enqueue(FakeBatch(1, 1, 2), hidden(2, 64, 127), nullptr),
               Fails(absl::StatusCode::kInvalidArgument, "expected [2, 64]"));
+  for (const float value : {std::nanf(""), -std::nanf(""), INFINITY, -INFINITY}) {
+    engine::HiddenStates bad = hidden(2, 64, 128);
+    bad.values[127] = value;
+    EXPECT_THAT(worker.Enqueue(FakeBatch(1, 1, 2), bad, nullptr),
+                Fails(absl::StatusCode::kInvalidArgument, "finite"));
+  }
   EXPECT_THAT(worker.Enqueue(FakeBatch(1, 1, 2), hidden(2, 64, 128), nullptr), IsOk());
 }
 

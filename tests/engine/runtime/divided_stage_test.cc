@@ -62,6 +62,7 @@ class DividedStageTest : public ::testing::Test {
       EXPECT_GE(done, done_);
       EXPECT_LE(done, total);
       done_ = done, total_ = total;
+      return true;
     };
     done_ = 0;
     return DividedStage::Load(spec, options, device_.get(), host_.get());

@@ -132,18 +132,33 @@ TEST_F(StageTest, KnowsItself) {
 
 TEST_F(StageTest, ReportsProgressToTheEnd) {
   const GgufModel model = OpenModel(WriteTiny({.tied = true}));
-  uint64_t last = 0;
-  uint64_t total = 0;
-  const auto progress = [&](uint64_t done, uint64_t all) {
-    EXPECT_GE(done, last);
-    last = done;
-    total = all;
-  };
-  const auto stage = Stage::Load(SpecOf(model, {0, 5}),
-                                 {.models_dir = dir_.path(), .progress = progress}, backend_.get());
-  ASSERT_TRUE(stage.ok()) << stage.status();
-  EXPECT_EQ(last, total);
-  EXPECT_EQ(total, (*stage)->weights_bytes());
+  for (const bool mlock : {false, true}) {
+    uint64_t last = 0;
+    uint64_t total = 0;
+    const auto progress = [&](uint64_t done, uint64_t all) {
+      EXPECT_GE(done, last);
+      last = done;
+      total = all;
+      return true;
+    };
+    const auto stage = Stage::Load(
+        SpecOf(model, {0, 5}), {.models_dir = dir_.path(), .mlock = mlock, .progress = progress},
+        backend_.get());
+    ASSERT_TRUE(stage.ok()) << stage.status();
+    EXPECT_EQ(last, total);
+    EXPECT_EQ(total, (*stage)->weights_bytes());
+  }
+}
+
+TEST_F(StageTest, LoadingCanBeGivenUp) {
+  const GgufModel model = OpenModel(WriteTiny());
+  for (const bool mlock : {false, true}) {
+    const auto stage = Stage::Load(
+        SpecOf(model, {0, 5}),
+        {.models_dir = dir_.path(), .mlock = mlock, .progress = [](auto, auto) { return false; }},
+        backend_.get());
+    EXPECT_TRUE(absl::IsCancelled(stage.status())) << stage.status();
+  }
 }
 
 // Rows nobody asks for change nothing, nor do those beside them in the batch.

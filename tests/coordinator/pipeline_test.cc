@@ -1,0 +1,61 @@
+#include "coordinator/pipeline.h"
+
+#include <absl/synchronization/notification.h>
+#include <gtest/gtest.h>
+
+namespace baton::coordinator {
+namespace {
+
+// A worker that takes micro-batches and says nothing.
+class SilentLink : public wire::WorkerLink {
+ public:
+  void Submit(std::shared_ptr<const engine::MicroBatch>) override {}
+  void SetEpoch(uint64_t) override {}
+  void Heartbeat(uint64_t) override {}
+};
+
+class Ignored : public SequenceObserver {
+ public:
+  bool OnResult(int32_t, const engine::RowResult&) override { return true; }
+  void OnEnd(EndReason, const absl::Status&) override {}
+};
+
+// As with weights on a throttled disk: steps take for ever, heartbeats tell of pages that came.
+TEST(PipelineTest, AStageIsWaitedForAsLongAsItReadsItsDisk) {
+  constexpr absl::Duration kBeat = absl::Milliseconds(50);
+  PipelineOptions options;
+  options.scheduler.num_stages = 1;
+  options.scheduler.vocab_size = 1000;
+  options.scheduler.context_length = 256;
+  options.scheduler.num_kv_blocks = 16;
+  options.step_deadline = 10 * kBeat;
+  absl::Notification failed;
+  Pipeline::Failure failure;
+  Pipeline pipeline(options, [&](const Pipeline::Failure& why) {
+    failure = why;
+    failed.Notify();
+  });
+  pipeline.Resume(/*epoch=*/1, /*num_stages=*/1, std::make_shared<SilentLink>());
+  SequenceRequest request;
+  request.id = 1;
+  request.tokens = {1, 2, 3};
+  request.max_new_tokens = 1;
+  request.observer = std::make_shared<Ignored>();
+  pipeline.Submit(std::move(request));
+
+  wire::WorkerHeartbeat beat{.major_faults = 100};
+  for (int i = 0; i < 30; ++i) {
+    beat.major_faults += 3;
+    pipeline.OnWorkerEvent(0, beat);
+    ASSERT_FALSE(failed.WaitForNotificationWithTimeout(kBeat)) << failure.status;
+  }
+  // It lives, but gets nowhere.
+  for (int i = 0; i < 1000 && !failed.WaitForNotificationWithTimeout(kBeat); ++i)
+    pipeline.OnWorkerEvent(0, beat);
+  ASSERT_TRUE(failed.HasBeenNotified());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(failure.status)) << failure.status;
+  EXPECT_EQ(failure.stage, 0);
+}
+
+}  // namespace
+}  // namespace baton::coordinator
