@@ -215,10 +215,10 @@ class Fetch(cluster.TestCase):
         self.start_worker(entries[0])
         http_address, grpc = cluster.free_address(), cluster.free_address()
         file = self.folder / "topology.yaml"
-        text = cluster.topology_text("hf:org/repo:six", entries, http=http_address, more="limits: {start: 1s, load: 1s}\n")
+        text = cluster.topology_text("hf:org/repo:six", entries, http=http_address, more="limits: {start: 2s, load: 2s}\n")
         file.write_text(text.replace("grpc: 127.0.0.1:0", f"grpc: {grpc}"))
         cluster.good(cluster.run("plan", "-f", file, env=self.env))  # the headers
-        self.hub.pause_s = 4 * PIECE / sum(map(len, self.hub.files.values()))
+        self.hub.pause_s = 5 * PIECE / sum(map(len, self.hub.files.values()))
         serve = self.start("serve", "-f", file, env=self.env)
 
         def health():
