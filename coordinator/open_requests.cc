@@ -24,6 +24,13 @@ namespace {
 constexpr absl::Duration kWriteEvery = absl::Milliseconds(50);
 constexpr absl::Duration kTryAgain = absl::Seconds(1);  // where the disk was full
 
+bool WriteWhole(int file, const std::string& text) {
+  const ssize_t written = write(file, text.data(), text.size());
+  if (written == static_cast<ssize_t>(text.size())) return true;
+  if (written >= 0) errno = ENOSPC;  // what the next call would say
+  return false;
+}
+
 std::string SystemError() { return std::generic_category().message(errno); }
 
 }  // namespace
@@ -141,9 +148,8 @@ absl::Status OpenRequests::Rewrite() {
   }
   const std::string path = JournalPath(), fresh = path + ".new";
   const int file = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
-  const bool written =
-      file >= 0 && write(file, lines.data(), lines.size()) == static_cast<ssize_t>(lines.size()) &&
-      fdatasync(file) == 0 && rename(fresh.c_str(), path.c_str()) == 0;
+  const bool written = file >= 0 && WriteWhole(file, lines) && fdatasync(file) == 0 &&
+                       rename(fresh.c_str(), path.c_str()) == 0;
   if (!written) {
     const std::string why = SystemError();
     if (file >= 0) close(file);
@@ -157,8 +163,7 @@ absl::Status OpenRequests::Rewrite() {
 bool OpenRequests::WriteLines(const std::string& lines) {
   if (lines.empty()) return true;
   // A part of them would make a line of nonsense of what comes after; then all is written anew.
-  return write(file_, lines.data(), lines.size()) == static_cast<ssize_t>(lines.size()) &&
-         fdatasync(file_) == 0;
+  return WriteWhole(file_, lines) && fdatasync(file_) == 0;
 }
 
 void OpenRequests::Write() {

@@ -7,6 +7,7 @@
 #include "engine/arch/fingerprint.h"
 #include "engine/arch/supported.h"
 #include "engine/base/json.h"
+#include "engine/base/private_pages.h"
 #include "engine/base/quote.h"
 
 namespace baton::coordinator {
@@ -48,6 +49,13 @@ void DescribeTools(const nlohmann::ordered_json& tools, nlohmann::ordered_json* 
 
 absl::StatusOr<std::unique_ptr<ServedModel>> ServedModel::Open(const Topology& topology) {
   ASSIGN_OR_RETURN(engine::GgufModel file, engine::GgufModel::Open(topology.model));
+  // Whatever becomes of the file, the vocabulary is needed.
+  for (size_t part = 0; part < file.parts().size(); ++part) {
+    const engine::MmapFile& mapping = file.mapping(part);
+    RETURN_IF_ERROR(Prefixed(
+        engine::MakePrivate({mapping.data(), mapping.size()}, file.header(part).data_offset),
+        mapping.path()));
+  }
   RETURN_IF_ERROR(engine::CheckSupported(file));
   std::unique_ptr<ServedModel> model(new ServedModel(std::move(file)));
   ASSIGN_OR_RETURN(model->hyperparams_, engine::ParseHyperParams(model->file_));
@@ -112,7 +120,8 @@ void ServedModel::Summarize(const Topology& topology) {
 
 absl::StatusOr<engine::PromptText> ServedModel::RenderChat(const ChatPrompt& prompt) const {
   if (!template_) return template_error_;
-  ASSIGN_OR_RETURN(nlohmann::ordered_json messages, engine::ParseJson(prompt.messages_json, "messages"));
+  ASSIGN_OR_RETURN(nlohmann::ordered_json messages,
+                   engine::ParseJson(prompt.messages_json, "messages"));
   RETURN_IF_ERROR(CheckMessages(messages));
   nlohmann::ordered_json input = nlohmann::ordered_json::object();
   input["messages"] = std::move(messages);

@@ -484,14 +484,16 @@ void Connection::Refuse(http::status status, std::string_view what) {
   keep_alive_ = false;
   finished_ = true;
   refused_ = true;
-  const std::string body = fmt::format(
-      R"({{"error":{{"message":"{}: {}","type":"invalid_request_error","param":null,"code":null}}}})",
-      ReasonPhrase(status), what);
-  queue_.push_back(fmt::format(
-      "HTTP/1.1 {} {}\r\nServer: baton\r\nContent-Type: "
-      "application/json\r\n{}Connection: close\r\nContent-Length: {}\r\n\r\n{}",
-      static_cast<int>(status), ReasonPhrase(status),
-      status == http::status::service_unavailable ? "Retry-After: 1\r\n" : "", body.size(), body));
+  const bool may_come_again = status == http::status::service_unavailable;
+  const std::string body =
+      fmt::format(R"({{"error":{{"message":"{}: {}","type":"{}","param":null,"code":null}}}})",
+                  ReasonPhrase(status), what,
+                  may_come_again ? "service_unavailable_error" : "invalid_request_error");
+  queue_.push_back(
+      fmt::format("HTTP/1.1 {} {}\r\nServer: baton\r\nContent-Type: "
+                  "application/json\r\n{}Connection: close\r\nContent-Length: {}\r\n\r\n{}",
+                  static_cast<int>(status), ReasonPhrase(status),
+                  may_come_again ? "Retry-After: 1\r\n" : "", body.size(), body));
   stream_.expires_after(kLinger);
   if (queue_.size() == 1) WriteNext();
 }

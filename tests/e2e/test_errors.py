@@ -1,7 +1,11 @@
 """What can go wrong: each a clear error with its exit code within its deadline, no hang, no crash."""
+import json
+import os
 import socket
 import time
 import unittest
+import urllib.error
+import urllib.request
 
 import cluster
 
@@ -143,6 +147,26 @@ class ServerErrors(cluster.TestCase):
             with cluster.cluster(self.folder, model, num_workers=1, models=[empty], more="limits: {start: 3s}\n"):
                 pass
         self.assertIn("tiny.gguf", str(raised.exception))
+
+    def test_a_model_that_is_cut_while_it_is_served(self):
+        model = cluster.tiny_model(self.folder / "tiny.gguf")
+        whole = model.read_bytes()
+        ask = ("--tokens", "3", "-n", 8, "--temp", 0)
+        with cluster.cluster(self.folder, model, http="127.0.0.1:0", more="limits: {recovery: 2s}\n") as c:
+            want = c.generate(*ask)["tokens"]
+            os.truncate(model, 1000)
+            request = urllib.request.Request(f"http://{c.coordinator.http}/v1/completions",
+                                             json.dumps({"prompt": [3], "max_tokens": 8}).encode())
+            with self.assertRaises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(request, timeout=cluster.DEADLINE_S)
+            self.assertEqual(refused.exception.code, 503)
+            self.assertIn("tiny.gguf", json.load(refused.exception)["error"]["message"])
+            self.assertEqual(c.status()["state"], "failed")
+            model.write_bytes(whole)
+            end = time.monotonic() + 30
+            while c.status()["state"] != "ready" and time.monotonic() < end:
+                time.sleep(0.1)
+            self.assertEqual(c.generate(*ask)["tokens"], want)
 
     def test_a_deadline(self):
         model = cluster.tiny_model(self.folder / "tiny.gguf", context=32768)

@@ -204,6 +204,7 @@ TEST(HttpServer, ConnectionsOverTheLimitAreToldSo) {
     EXPECT_THAT(answer, StartsWith("HTTP/1.1 503"));
     EXPECT_THAT(answer, HasSubstr("Retry-After: 1"));
     EXPECT_THAT(answer, HasSubstr("2 connections are open"));
+    EXPECT_THAT(answer, HasSubstr("service_unavailable_error"));
     EXPECT_THAT(ask(first), StartsWith("HTTP/1.1 200"));
   }
   std::string answer;
