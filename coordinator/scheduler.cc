@@ -15,7 +15,8 @@ using engine::TokenId;
 
 namespace {
 
-constexpr int32_t kMinChunkRows = 8;  // below, reading the weights dominates
+constexpr int32_t kMinChunkRows = 8;  // of a short prompt: its few long steps are soon over
+constexpr int32_t kShortPrompt = 512;
 // What a chunk beside decode rows may add to their step: the time between a stream's tokens must
 // not double.
 constexpr double kChunkShareOfDecode = 0.7;
@@ -235,10 +236,14 @@ int32_t Scheduler::PromptRows(const Builder& builder) const {
     // few percent of the prompt.
     rows = std::max(kPipelinedChunkRows, remaining / (16 * options_.num_stages));
   }
-  if (decoding) {
-    const auto bearable =
-        static_cast<int32_t>(kChunkShareOfDecode * step_times_.RowsLikeOneDecode());
-    rows = std::min(rows, bearable > 0 ? std::max(bearable, kMinChunkRows) : kUnmeasuredChunkRows);
+  const Sequence* next = decoding ? NextPrompt(builder) : nullptr;
+  if (next != nullptr) {
+    const double like_decode = step_times_.RowsLikeOneDecode();
+    const int32_t least = next->known() <= kShortPrompt ? kMinChunkRows : 1;
+    rows = std::min(rows,
+                    like_decode > 0
+                        ? std::max(static_cast<int32_t>(kChunkShareOfDecode * like_decode), least)
+                        : kUnmeasuredChunkRows);
   }
   return std::min(rows, room);
 }

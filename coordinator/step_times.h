@@ -19,7 +19,7 @@ class StepTimes {
 
   void Add(int32_t stage, BatchRows rows, double compute_us);
   // Prompt rows that cost no stage more than a decode step; 0: not known yet.
-  int32_t RowsLikeOneDecode() const;
+  double RowsLikeOneDecode() const;
   double slowest_us() const;  // of a recent micro-batch; 0: not known yet
   double stage_us(int32_t stage) const { return stages_[stage].step_us; }
 

@@ -78,12 +78,13 @@ class Cluster:
         return report["tbt_ms"]["p95"]
 
 
-def alone(args, seed):
+def alone(args):
     """Tokens per second of one process with one thread."""
-    ids = ",".join(str(random.Random(seed).randrange(*ANY_TOKEN)) for _ in range(16))
-    words = [args.baton, "run", "-m", args.model, "-t", 1, "--tokens", ids, "-n", args.tokens, "--temp", 0, "--json"]
+    words = [args.baton, "bench", "-m", args.model, "-t", 1, "--prefill", 0, "--decode", args.tokens, "--batch", 1, "--repeat", 1,
+             "--json"]
     done = subprocess.run([str(w) for w in words], capture_output=True, check=True, timeout=PATIENCE_S)
-    return json.loads(done.stdout)["timings"]["decode_tokens_per_s"]
+    decode, = (r for r in json.loads(done.stdout)["results"] if r["test"] == "decode")
+    return decode["tokens_per_s"]["median"]
 
 
 # (name, what it measures: the pipeline's figure and what it is held against, what the ratio should be at least).
@@ -97,7 +98,7 @@ def cases(args, two, one, half):
     return [
         (f"prompt of {args.prompt}", lambda s: two.prompt(s, args.prompt), lambda s: one.prompt(s, args.prompt), 0.95),
         ("8 streams, against 4", lambda s: two.streams(s, 8, args.tokens), lambda s: one.streams(s, 4, args.tokens), 0.95),
-        ("one stream", lambda s: two.streams(s, 1, args.tokens), lambda s: alone(args, s), 0.97),
+        ("one stream", lambda s: two.streams(s, 1, args.tokens), lambda s: alone(args), 0.97),
         ("16 requests at random", random_arrivals, lambda s: half.arrivals(s)["tokens_per_s"], 0.90),
         ("stages busy meanwhile", lambda s: 1 - bubbles[-1], lambda s: 1, 0.90),
         (f"tokens beside a prompt of {args.long_prompt}, their distance", lambda s: two.distance(s, 0),
