@@ -186,6 +186,27 @@ TEST(SchedulerTest, ChunksOfAPromptFollowEachOther) {
   driver.RunAll();
 }
 
+// A decode step takes 100 us and each prompt row beside it 60 us more: a long prompt's chunk adds
+// no more than 70 of them, a short one's is soon over.
+TEST(SchedulerTest, APromptBesideStreamsAddsRowsThatTheyBear) {
+  for (const auto& [prompt, most_rows] : {std::pair(900, 1), std::pair(300, 8)}) {
+    Driver driver(Options(1));
+    driver.Add(FakePrompt(4, 1), 1000);
+    int32_t most = 0;
+    for (int i = 0; i < 60; ++i) {
+      if (i == 20) driver.Add(FakePrompt(prompt, 2), 1);
+      driver.Send();
+      ASSERT_FALSE(driver.sent.empty());
+      const MicroBatch& batch = *driver.sent.front();
+      const int32_t beside = batch.rows() - 1;
+      if (i > 40) most = std::max(most, beside);
+      driver.scheduler().OnTimed(batch.id, 0, i == 0 ? 60.0 * batch.rows() : 100 + 60 * beside);
+      driver.Receive();
+    }
+    EXPECT_EQ(most, most_rows) << "a prompt of " << prompt;
+  }
+}
+
 TEST(SchedulerTest, LongPromptNeitherStallsStreamsNorShortPrompts) {
   SchedulerOptions options = Options(1);
   options.chunk_rows = 16;
