@@ -65,7 +65,7 @@ class Cluster:
         return count * 1000 / report["tbt_ms"]["mean"]
 
     def arrivals(self, seed):
-        return self.bench("--requests", 16, "--rate", self.args.rate, "--prompt", "exp:100", "--output", "32-96", "--seed", seed)
+        return self.bench("--requests", 16, "--rate", self.args.rate, "--prompt", "exp:100", "--output", 64, "--seed", seed)
 
     def distance(self, seed, long_prompt):
         """p95 of milliseconds between the tokens of four streams, while a prompt is read where it has a length."""
