@@ -217,8 +217,8 @@ class Server : public HttpServer {
       return InvalidArgument("http listen address: {}: {}", options_.host, error.message());
     std::vector<tcp::endpoint> endpoints(found.begin(), found.end());
     // Clients that know no IPv6 find the first of them, others go on to it.
-    std::ranges::stable_partition(endpoints,
-                                  [](const tcp::endpoint& each) { return each.address().is_v4(); });
+    std::stable_partition(endpoints.begin(), endpoints.end(),
+                          [](const tcp::endpoint& each) { return each.address().is_v4(); });
     for (tcp::endpoint& endpoint : endpoints) {
       endpoint.port(options_.port);
       error = Bind(endpoint);
