@@ -364,9 +364,9 @@ void Connection::ReadRequest() {
         self->LimitReading();
         http::async_read(self->stream_, self->buffer_, *self->parser_,
                          [self](error_code read_error, size_t) {
+                           self->slow_.cancel();
                            if (read_error == http::error::body_limit)
                              return self->Refuse(http::status::payload_too_large, "body");
-                           self->slow_.cancel();
                            if (self->is_slow_)
                              return self->Refuse(http::status::request_timeout, "body");
                            if (read_error) return self->Close();
@@ -378,6 +378,7 @@ void Connection::ReadRequest() {
 // The stream's own limit of time would close the connection without a word.
 void Connection::LimitReading() {
   stream_.expires_never();
+  is_slow_ = false;
   slow_.expires_after(ToChrono(server_->options().read_timeout));
   slow_.async_wait([weak = weak_from_this()](error_code error) {
     const auto self = weak.lock();
