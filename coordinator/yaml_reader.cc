@@ -119,10 +119,10 @@ absl::StatusOr<std::vector<YamlValue::Entry>> YamlValue::Map() const {
 }
 
 std::string UnknownKey(std::string_view key, std::span<const std::string_view> known) {
+  if (known.empty() || key.size() > 64) return "unknown key";
   const auto nearest = std::min_element(known.begin(), known.end(), [&](auto a, auto b) {
     return engine::EditDistance(key, a) < engine::EditDistance(key, b);
   });
-  if (nearest == known.end() || key.size() > 64) return "unknown key";
   return fmt::format("unknown key; did you mean {}?", *nearest);
 }
 

@@ -17,10 +17,11 @@ namespace {
 
 using namespace coordinator;
 
+constexpr size_t kMaxHeaderBytes = 512, kMaxBodyBytes = 1024;
 constexpr uint32_t kClientAddresses = 1 << 16;  // of 127.0.0.0/8
 
 void Answer(const HttpRequest& request, const std::shared_ptr<HttpResponder>& responder) {
-  Require(request.body.size() <= 4096);
+  Require(request.body.size() <= kMaxBodyBytes);
   if (request.path.size() % 2 == 0) return responder->Send(200, "text/plain", request.body);
   responder->StartStream("text/event-stream");
   responder->Write("data: x\n\n");
@@ -30,7 +31,8 @@ void Answer(const HttpRequest& request, const std::shared_ptr<HttpResponder>& re
 HttpServer& Server() {
   static HttpServer* const server = [] {
     std::signal(SIGPIPE, SIG_IGN);
-    auto started = HttpServer::Start({.max_header_bytes = 1024, .max_body_bytes = 4096}, Answer);
+    auto started = HttpServer::Start(
+        {.max_header_bytes = kMaxHeaderBytes, .max_body_bytes = kMaxBodyBytes}, Answer);
     Require(started.ok());
     return started->release();
   }();

@@ -13,6 +13,8 @@ namespace baton::fuzz {
 struct Target {
   std::string_view name;
   void (*run)(std::string_view input);
+  // Enough for all that the format can say; longer inputs only take longer.
+  size_t max_bytes;
   // Sound inputs, which random bytes would take long to find; null: corpus/NAME has them as files.
   std::vector<std::string> (*seeds)() = nullptr;
 };

@@ -78,30 +78,36 @@ bool HoldsSpecialPiece(std::string_view text) {
   return false;
 }
 
+void RequireIds(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
+  for (const TokenId id : ids) Require(id >= 0 && id < tokenizer.vocab_size());
+}
+
+void CheckText(const Tokenizer& tokenizer, std::string_view input, bool special) {
+  const auto ids = tokenizer.Encode(input, {.parse_special = special, .add_special = false});
+  RequireIds(tokenizer, ids);
+  const std::string text = tokenizer.Decode(ids, /*special=*/true);
+  // The sign for a space in vocabularies of pieces does not come back.
+  const bool plain = IsValidUtf8(input) && input.find("\xE2\x96\x81") == std::string_view::npos;
+  if (plain && !(special && HoldsSpecialPiece(input))) Require(text == input);
+}
+
+void CheckPrompt(const Tokenizer& tokenizer, std::string_view input) {
+  PromptText prompt{.text = std::string(input), .content = {}};
+  if (input.size() > 4) prompt.content = {{1, input.size() / 2}, {input.size() / 2, input.size()}};
+  RequireIds(tokenizer, tokenizer.EncodePrompt(prompt));
+}
+
 }  // namespace
 
+// The first byte says which vocabulary reads the rest, and how: '0' to '3'.
 void FuzzTokenizer(std::string_view input) {
-  static const std::vector<std::unique_ptr<Tokenizer>>* const tokenizers = [] {
-    auto* made = new std::vector<std::unique_ptr<Tokenizer>>;
-    made->push_back(BytePairs());
-    made->push_back(Pieces());
-    return made;
-  }();
-  for (const auto& tokenizer : *tokenizers) {
-    for (const bool special : {false, true}) {
-      const std::vector<TokenId> ids =
-          tokenizer->Encode(input, {.parse_special = special, .add_special = false});
-      for (const TokenId id : ids) Require(id >= 0 && id < tokenizer->vocab_size());
-      const std::string text = tokenizer->Decode(ids, /*special=*/true);
-      // The sign for a space in vocabularies of pieces does not come back.
-      const bool plain = IsValidUtf8(input) && input.find("\xE2\x96\x81") == std::string_view::npos;
-      if (plain && !(special && HoldsSpecialPiece(input))) Require(text == input);
-    }
-    PromptText prompt{.text = std::string(input), .content = {}};
-    if (input.size() > 4)
-      prompt.content = {{1, input.size() / 2}, {input.size() / 2, input.size()}};
-    (void)tokenizer->EncodePrompt(prompt);
-  }
+  static const std::unique_ptr<Tokenizer> tokenizers[] = {BytePairs(), Pieces()};
+  if (input.empty()) return;
+  const uint8_t choice = static_cast<uint8_t>(input[0]);
+  const Tokenizer& tokenizer = *tokenizers[choice % std::size(tokenizers)];
+  input.remove_prefix(1);
+  CheckText(tokenizer, input, /*special=*/choice / std::size(tokenizers) % 2 == 1);
+  CheckPrompt(tokenizer, input);
 }
 
 }  // namespace baton::fuzz
