@@ -21,6 +21,7 @@
 
 #include "cli/exit_code.h"
 #include "cli/progress.h"
+#include "engine/base/block_file.h"
 #include "engine/base/quote.h"
 #include "proto/version.h"
 
@@ -202,16 +203,16 @@ absl::Status FetchRest(const FileToFetch& file, const std::string& part, Progres
                        uint64_t* received) {
   const uint64_t have = SizeOf(part);
   if (file.bytes > 0 && have == file.bytes) return absl::OkStatus();
-  std::ofstream out(part, std::ios::binary | std::ios::app);
-  if (!out) return CannotWrite("{}: cannot be written", part);
+  engine::BlockFile out;
+  if (!out.Open(part, engine::BlockFile::Mode::kAppend))
+    return CannotWrite("{}: cannot be written", part);
   bool full = false, first = true;
   uint64_t done = have;
   Request* self = nullptr;
   const auto take = [&](std::string_view data) {
     if (std::exchange(first, false) && have > 0 && self->status() == 200) {
       // A server without ranges begins again.
-      out.close();
-      out.open(part, std::ios::binary | std::ios::trunc);
+      out.Open(part, engine::BlockFile::Mode::kReplace);
       done = 0;
     }
     out.write(data.data(), static_cast<std::streamsize>(data.size()));
@@ -225,8 +226,7 @@ absl::Status FetchRest(const FileToFetch& file, const std::string& part, Progres
                   [&] { return !file.go_on || file.go_on(done); });
   self = &request;
   const absl::Status status = request.Run(file.source.url);
-  out.close();
-  if (full || !out) return CannotWrite("{}: cannot be written; is the disk full?", part);
+  if (!out.Close() || full) return CannotWrite("{}: cannot be written; is the disk full?", part);
   if (file.bytes > 0 && done > file.bytes) {
     return DataLoss("{}: more than the {} bytes announced", file.source.url, file.bytes);
   }

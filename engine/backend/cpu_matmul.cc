@@ -18,6 +18,9 @@ RoundedRows RowOf(const RoundedRows& all, ActivationFormat format, int32_t cols,
 
 // Columns of several products laid end to end, so that threads share them evenly; cuts are whole
 // panels.
+constexpr int64_t kPanelsAtATime = 4;
+constexpr int64_t kColumnsAtATime = kPanelsAtATime * kernels::kPanelRows;
+
 int64_t Panels(const Weight& weight) {
   return (weight.ne[1] + kernels::kPanelRows - 1) / kernels::kPanelRows;
 }
@@ -96,13 +99,12 @@ void CpuBackend::MultiplyTargets(Activations x, std::span<const MatMulTarget> ta
   const Input input = RoundFor(x, targets, fine);
   int64_t panels = 0;
   for (const MatMulTarget& target : targets) panels += Panels(*target.weight);
-  pool_.Run([&](int thread) {
-    const Share share = ShareOf(panels, thread, pool_.size());
+  pool_.RunShares(panels, kPanelsAtATime, [&](int thread, int64_t from, int64_t to) {
     int64_t first = 0;  // panel of the target
     for (const MatMulTarget& target : targets) {
       const Weight& weight = *target.weight;
-      const int64_t begin = std::max(share.begin - first, int64_t{0}) * kernels::kPanelRows;
-      const int64_t end = std::min((share.end - first) * kernels::kPanelRows, weight.ne[1]);
+      const int64_t begin = std::max(from - first, int64_t{0}) * kernels::kPanelRows;
+      const int64_t end = std::min((to - first) * kernels::kPanelRows, weight.ne[1]);
       first += Panels(weight);
       MatMulColumns(ArgsOf(input, target), weight, thread, begin, end);
     }
@@ -117,10 +119,9 @@ void CpuBackend::ActivateProducts(const ActivationParams& params, const MatMulTa
   constexpr int64_t kValues = 32 << 10, kFewestColumns = 4 * kernels::kPanelRows;
   const int64_t step =
       std::max(kFewestColumns, kValues / up.out.rows / kernels::kPanelRows * kernels::kPanelRows);
-  pool_.Run([&](int thread) {
-    const Share share = ShareOf(up.out.cols, thread, pool_.size(), kernels::kPanelRows);
-    for (int64_t begin = share.begin; begin < share.end; begin += step) {
-      const int64_t end = std::min(begin + step, share.end);
+  pool_.RunShares(up.out.cols, kColumnsAtATime, [&](int thread, int64_t from, int64_t to) {
+    for (int64_t begin = from; begin < to; begin += step) {
+      const int64_t end = std::min(begin + step, to);
       if (gate != nullptr) multiply(*gate, thread, begin, end);
       multiply(up, thread, begin, end);
       ActivateColumns(params, gate, up, begin, end);
@@ -210,9 +211,8 @@ void CpuBackend::ExpertMatMul(const Routing& routing, Activations x, const Weigh
   const MatMulTarget target = {&weight, bias, out};
   const ExpertSlots slots = SortByExpert(routing, x, static_cast<int32_t>(weight.ne[2]));
   const Input input = RoundFor(x, {&target, 1});
-  pool_.Run([&](int thread) {
-    const Share share = ShareOf(weight.ne[1], thread, pool_.size(), kernels::kPanelRows);
-    MultiplyExpertColumns(input, slots, target, thread, share.begin, share.end);
+  pool_.RunShares(weight.ne[1], kColumnsAtATime, [&](int thread, int64_t begin, int64_t end) {
+    MultiplyExpertColumns(input, slots, target, thread, begin, end);
   });
 }
 

@@ -70,11 +70,11 @@ MmapFile::~MmapFile() {
   if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
 }
 
-void MmapFile::WillNeed(size_t offset, size_t bytes) const {
+void MmapFile::PreferHugePages(size_t offset, size_t bytes) const {
   const PageRange range = WidenToPages(offset, bytes, size_);
   if (range.bytes == 0) return;
   // Only a hint: what the system answers changes nothing.
-  madvise(const_cast<std::byte*>(data_) + range.offset, range.bytes, MADV_WILLNEED);
+  madvise(const_cast<std::byte*>(data_) + range.offset, range.bytes, MADV_HUGEPAGE);
 }
 
 absl::Status MmapFile::Lock(size_t offset, size_t bytes) const {

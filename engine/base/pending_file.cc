@@ -19,8 +19,7 @@ absl::Status CannotWrite(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<PendingFile>> PendingFile::Create(const std::string& path) {
   std::unique_ptr<PendingFile> file(new PendingFile(path));
-  file->stream_.open(file->part_path_, std::ios::binary | std::ios::trunc);
-  if (!file->stream_) {
+  if (!file->stream_.Open(file->part_path_, BlockFile::Mode::kReplace)) {
     file->committed_ = true;  // nothing of ours to remove
     return CannotWrite(path);
   }
@@ -29,13 +28,12 @@ absl::StatusOr<std::unique_ptr<PendingFile>> PendingFile::Create(const std::stri
 
 PendingFile::~PendingFile() {
   if (committed_) return;
-  stream_.close();
+  stream_.Close();
   std::remove(part_path_.c_str());
 }
 
 absl::Status PendingFile::Commit() {
-  stream_.close();
-  if (!stream_) return CannotWrite(path_);
+  if (!stream_.Close()) return CannotWrite(path_);
   if (std::rename(part_path_.c_str(), path_.c_str()) != 0) return CannotWrite(path_);
   committed_ = true;
   return absl::OkStatus();

@@ -2,11 +2,11 @@
 // thread.
 #pragma once
 
-#include <fstream>
 #include <memory>
 #include <ostream>
 #include <string>
 
+#include "engine/base/block_file.h"
 #include "engine/base/status.h"
 
 namespace baton::engine {
@@ -28,7 +28,7 @@ class PendingFile {
 
   const std::string path_;
   const std::string part_path_;
-  std::ofstream stream_;
+  BlockFile stream_;
   bool committed_ = false;
 };
 

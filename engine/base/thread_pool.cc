@@ -32,7 +32,8 @@ std::string CgroupPath(const std::string& controller) {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string list = "," + line.substr(first + 1, second - first - 1) + ",";
-    const bool found = controller.empty() ? list == ",," : list.find("," + controller + ",") != std::string::npos;
+    const bool found =
+        controller.empty() ? list == ",," : list.find("," + controller + ",") != std::string::npos;
     if (found) return line.substr(second + 1);
   }
   return "";

@@ -22,6 +22,9 @@ class MappedParts {
   const std::byte* Locate(uint32_t part, uint64_t offset) const {
     return parts_[part]->data() + offset;
   }
+  void PreferHugePages(uint32_t part, uint64_t offset, uint64_t bytes) const {
+    parts_[part]->PreferHugePages(offset, bytes);
+  }
   absl::Status Lock(uint32_t part, uint64_t offset, uint64_t bytes) const {
     return parts_[part]->Lock(offset, bytes);
   }

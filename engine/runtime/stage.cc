@@ -77,6 +77,16 @@ class ProgressTeller {
   bool wanted_ = true;
 };
 
+// Each step reads all of a weight, but only some rows of a table, whose huge pages would be read
+// from the disk for a row each.
+void PreferHugePages(const std::vector<FoundTensor>& tensors, const MappedParts& parts) {
+  for (const FoundTensor& tensor : tensors) {
+    const TensorRole role = tensor.row->role;
+    if (role == TensorRole::kTokenEmbedding || role == TensorRole::kPositionEmbedding) continue;
+    parts.PreferHugePages(tensor.info->part, tensor.info->file_offset, tensor.info->bytes);
+  }
+}
+
 // Pins exactly the stage's tensors, which reads them from the disk. What the system refuses is a
 // warning: the stage works unpinned.
 absl::Status LockTensors(const StageSpec& spec, const MappedParts& parts, ProgressTeller& progress,
@@ -167,6 +177,7 @@ absl::Status Stage::Impl::Load(const LoadOptions& options) {
                    FindSpecTensors(hyperparams, spec.layers, infos));
   ASSIGN_OR_RETURN(parts, MappedParts::Open(spec, options.models_dir));
   RETURN_IF_ERROR(PlanMemory());
+  PreferHugePages(tensors, parts);
   ProgressTeller progress(options, WeightsBytes(spec));
   if (options.mlock) {
     RETURN_IF_ERROR(LockTensors(spec, parts, progress, warnings));

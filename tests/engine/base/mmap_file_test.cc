@@ -17,8 +17,8 @@ TEST(MmapFileTest, MapsTheWholeFile) {
   ASSERT_TRUE(file.ok()) << Message(file.status());
   EXPECT_EQ((*file)->view(), "hello");
   EXPECT_EQ((*file)->path(), dir.File("a"));
-  (*file)->WillNeed(0, 5);
-  (*file)->WillNeed(3, 1 << 30);
+  (*file)->PreferHugePages(0, 5);
+  (*file)->PreferHugePages(3, 1 << 30);
 }
 
 TEST(MmapFileTest, AnEmptyFileMapsToNoBytes) {

@@ -47,6 +47,22 @@ TEST(ThreadPoolTest, SharesCoverEverythingOnce) {
   }
 }
 
+TEST(ThreadPoolTest, PiecesCoverEverythingOnce) {
+  for (int threads : {1, 2, 3}) {
+    ThreadPool pool(threads);
+    for (int64_t count : {0, 1, 15, 16, 17, 100, 1000}) {
+      std::vector<std::atomic<int>> visits(count);
+      pool.RunShares(count, 16, [&](int thread, int64_t begin, int64_t end) {
+        EXPECT_LT(thread, threads);
+        EXPECT_EQ(begin % 16, 0);
+        EXPECT_TRUE(end % 16 == 0 || end == count);
+        for (int64_t i = begin; i < end; ++i) ++visits[i];
+      });
+      for (const auto& visited : visits) EXPECT_EQ(visited, 1);
+    }
+  }
+}
+
 TEST(ThreadPoolTest, AtLeastOneCpuIsAvailable) { EXPECT_GE(AvailableCpus(), 1); }
 
 }  // namespace
