@@ -1,6 +1,5 @@
 // baton bench: how fast a model is on this machine, and how near that is to what the machine can
 // do.
-#include <absl/time/clock.h>
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
@@ -19,6 +18,7 @@
 #include "cli/version.h"
 #include "engine/arch/cost.h"
 #include "engine/backend/cpu_peak.h"
+#include "engine/base/steady_time.h"
 #include "engine/base/thread_pool.h"
 
 namespace baton::cli {
@@ -136,9 +136,9 @@ class Bench {
   template <typename Work>
   absl::Status Measure(double units, const Work& work, Result& result) {
     for (int i = 0; i < flags_.repeat; ++i) {
-      const absl::Time begin = absl::Now();
+      const absl::Time begin = SteadyNow();
       RETURN_IF_ERROR(work());
-      result.rates.push_back(units / absl::ToDoubleSeconds(absl::Now() - begin));
+      result.rates.push_back(units / absl::ToDoubleSeconds(SteadyNow() - begin));
     }
     std::ranges::sort(result.rates);
     return absl::OkStatus();
@@ -170,10 +170,10 @@ class Bench {
     for (int i = 0; i < flags_.repeat; ++i) {
       model_.pipeline->Reset();
       if (!depth.empty()) RETURN_IF_ERROR(model_.pipeline->Feed(depth, depth.size()).status());
-      const absl::Time begin = absl::Now();
+      const absl::Time begin = SteadyNow();
       RETURN_IF_ERROR(
           model_.pipeline->Feed(tokens, tokens.size() - 1, flags_.model.chunk).status());
-      result.rates.push_back(prompt / absl::ToDoubleSeconds(absl::Now() - begin));
+      result.rates.push_back(prompt / absl::ToDoubleSeconds(SteadyNow() - begin));
     }
     std::ranges::sort(result.rates);
     return result;

@@ -15,6 +15,7 @@
 #include "cli/exit_code.h"
 #include "cli/output.h"
 #include "cli/ready_line.h"
+#include "engine/base/steady_time.h"
 #include "engine/base/user_folders.h"
 
 namespace baton::cli {
@@ -129,9 +130,9 @@ absl::Status StopDetached(const std::string& topology_file) {
   const auto pid = RunningPid(folder);
   if (!pid) return NotFound("{}: nothing runs that `baton up --detach` started", topology_file);
   if (kill(*pid, SIGTERM) != 0) return Unknown("process {}: {}", *pid, std::strerror(errno));
-  const absl::Time deadline = absl::Now() + kStopTimeout;
+  const absl::Time deadline = SteadyNow() + kStopTimeout;
   while (RunningPid(folder)) {
-    if (absl::Now() > deadline) {
+    if (SteadyNow() > deadline) {
       return DeadlineExceeded("process {} has not ended in {}", *pid,
                               absl::FormatDuration(kStopTimeout));
     }

@@ -1,6 +1,4 @@
 // baton drain: takes a worker out of a running cluster; its layers go elsewhere first.
-#include <absl/time/clock.h>
-
 #include <CLI/CLI.hpp>
 #include <memory>
 
@@ -9,6 +7,7 @@
 #include "cli/output.h"
 #include "cli/remote_service.h"
 #include "cli/server_flags.h"
+#include "engine/base/steady_time.h"
 
 namespace baton::cli {
 namespace {
@@ -23,7 +22,7 @@ struct DrainFlags {
 absl::Status Run(const DrainFlags& flags) {
   ASSIGN_OR_RETURN(const absl::Duration timeout, ParseDuration("--timeout", flags.timeout));
   ASSIGN_OR_RETURN(const auto service, RemoteService::Make(flags.server));
-  RETURN_IF_ERROR(service->DrainWorker(flags.worker, absl::Now() + timeout));
+  RETURN_IF_ERROR(service->DrainWorker(flags.worker, SteadyNow() + timeout));
   if (flags.json) return PrintJson({{"worker", flags.worker}, {"drained", true}});
   return Print(fmt::format("{} is drained and may be stopped\n", flags.worker));
 }

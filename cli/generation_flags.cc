@@ -1,7 +1,6 @@
 #include "cli/generation_flags.h"
 
 #include <absl/strings/numbers.h>
-#include <absl/time/clock.h>
 
 #include <CLI/CLI.hpp>
 
@@ -9,6 +8,7 @@
 #include "cli/flag_values.h"
 #include "cli/output.h"
 #include "engine/base/quote.h"
+#include "engine/base/steady_time.h"
 
 namespace baton::cli {
 namespace {
@@ -87,7 +87,7 @@ absl::StatusOr<coordinator::GenerationRequest> MakeRequest(const GenerationFlags
   ASSIGN_OR_RETURN(request.grammar_json_schema, ReadSchema(flags.json_schema));
   if (!flags.timeout.empty()) {
     ASSIGN_OR_RETURN(const absl::Duration timeout, ParseDuration("--timeout", flags.timeout));
-    request.deadline = absl::Now() + timeout;
+    request.deadline = SteadyNow() + timeout;
   }
   return request;
 }

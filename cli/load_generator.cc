@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cli/exit_code.h"
+#include "engine/base/steady_time.h"
 
 namespace baton::cli {
 namespace {
@@ -47,7 +48,7 @@ class RequestSource {
     request.ignore_eos = true;  // the plan says how long answers are
     request.sampling.temperature = 0;
     request.speculation = plan_.speculation;
-    request.deadline = absl::Now() + plan_.timeout;
+    request.deadline = SteadyNow() + plan_.timeout;
     return request;
   }
 
@@ -99,7 +100,7 @@ class Traces {
   void OnChunk(size_t index, GenerationChunk chunk) {
     {
       const std::lock_guard lock(mutex_);
-      const absl::Time now = absl::Now();
+      const absl::Time now = SteadyNow();
       traces_[index].tokens.insert(traces_[index].tokens.end(), chunk.tokens.size(), now);
     }
     if (chunk.last()) End(index, chunk.status);
@@ -107,7 +108,7 @@ class Traces {
 
   void End(size_t index, const absl::Status& status) {
     const std::lock_guard lock(mutex_);
-    traces_[index].ended = absl::Now();
+    traces_[index].ended = SteadyNow();
     traces_[index].status = status;
     --open_;
     ended_.notify_all();
@@ -160,20 +161,20 @@ LoadResult RunLoad(coordinator::LlmService* service, const LoadPlan& plan) {
   result.before = service->cluster();
   RequestSource source(plan, service->model().vocab_size);
   Traces traces(plan.requests);
-  result.begin = absl::Now();
+  result.begin = SteadyNow();
   absl::Time arrival = result.begin;
   for (int32_t i = 0; i < plan.requests; ++i) {
     if (plan.rate_per_s > 0) {
       arrival += source.NextPause();
-      absl::SleepFor(arrival - absl::Now());
+      absl::SleepFor(arrival - SteadyNow());
     } else {
       traces.WaitUntilOpenBelow(plan.clients);
-      arrival = absl::Now();
+      arrival = SteadyNow();
     }
     traces.Send(service, source.Next(), i, arrival);
   }
   result.requests = traces.Take();
-  result.end = absl::Now();
+  result.end = SteadyNow();
   absl::SleepFor(kCountersLag);
   result.after = service->cluster();
   return result;

@@ -1,9 +1,9 @@
 #include "cli/logit_source.h"
 
-#include <absl/synchronization/notification.h>
-
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <future>
 
 #include "cli/exit_code.h"
 #include "cli/local_model.h"
@@ -19,7 +19,7 @@ using engine::TokenId;
 
 constexpr size_t kRowsAtOnce = 64;  // of logits in memory
 constexpr absl::Duration kFetchTimeout = absl::Seconds(30);
-constexpr absl::Duration kCancelAfter = absl::Milliseconds(100);
+constexpr auto kCancelAfter = std::chrono::milliseconds(100);
 
 class LocalLogits : public LogitSource {
  public:
@@ -134,7 +134,8 @@ class RemoteLogits : public LogitSource {
     request.tokens.assign(tokens.begin(), tokens.end());
     request.last = static_cast<int32_t>(rows);
     request.logits = logits;
-    absl::Notification done;
+    std::promise<void> done;
+    const std::future<void> ended = done.get_future();
     absl::Status status;
     std::atomic<bool> failed = false;
     ASSIGN_OR_RETURN(const uint64_t id,
@@ -145,9 +146,9 @@ class RemoteLogits : public LogitSource {
                          return;
                        }
                        if (status.ok()) status = chunk.status;
-                       done.Notify();
+                       done.set_value();
                      }));
-    while (!done.WaitForNotificationWithTimeout(kCancelAfter)) {
+    while (ended.wait_for(kCancelAfter) != std::future_status::ready) {
       if (failed) service_->Cancel(id);
     }
     return status;

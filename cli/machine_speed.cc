@@ -1,12 +1,11 @@
 #include "cli/machine_speed.h"
 
-#include <absl/time/clock.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <vector>
 
+#include "engine/base/steady_time.h"
 #include "engine/base/thread_pool.h"
 
 namespace baton::cli {
@@ -40,9 +39,9 @@ template <typename Work>
 double ShortestSeconds(const Work& work) {
   double shortest = 1e30;
   for (int i = 0; i < kRounds; ++i) {
-    const absl::Time begin = absl::Now();
+    const absl::Time begin = SteadyNow();
     work();
-    shortest = std::min(shortest, absl::ToDoubleSeconds(absl::Now() - begin));
+    shortest = std::min(shortest, absl::ToDoubleSeconds(SteadyNow() - begin));
   }
   return shortest;
 }

@@ -1,7 +1,6 @@
 #include "cli/model_source.h"
 
 #include <absl/strings/ascii.h>
-#include <absl/time/clock.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "coordinator/remote_headers.h"
 #include "engine/base/json.h"
 #include "engine/base/quote.h"
+#include "engine/base/steady_time.h"
 #include "engine/base/units.h"
 #include "engine/gguf/gguf_header.h"
 #include "engine/gguf/split_name.h"
@@ -340,15 +340,15 @@ absl::StatusOr<uint64_t> FetchPart(const std::string& model, const engine::PartF
     return DataLoss("{}: {} has {} bytes there, expected {}", model, path, found->bytes,
                     part.bytes);
   }
-  absl::Time tell = absl::Now();
+  absl::Time tell = SteadyNow();
   return HttpDownload({.source = repository.SourceOf(*found),
                        .path = folder + "/" + part.file_name,
                        .bytes = found->bytes,
                        .sha256 = found->sha256,
                        .label = part.file_name,
                        .go_on = [&](uint64_t done) {
-                         if (absl::Now() >= tell) {
-                           tell = absl::Now() + kTellEvery;
+                         if (SteadyNow() >= tell) {
+                           tell = SteadyNow() + kTellEvery;
                            spdlog::info("fetching {}: {} of {}", part.file_name,
                                         engine::FormatBytes(done), engine::FormatBytes(part.bytes));
                          }

@@ -1,11 +1,10 @@
 #include "cli/progress.h"
 
-#include <absl/time/clock.h>
-
 #include <algorithm>
 #include <cstdio>
 
 #include "cli/output.h"
+#include "engine/base/steady_time.h"
 
 namespace baton::cli {
 namespace {
@@ -23,7 +22,7 @@ Progress::~Progress() {
 
 void Progress::Update(uint64_t done, uint64_t total) {
   if (!visible_ || total == 0) return;
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   if (now < next_ && done < total) return;
   next_ = now + kInterval;
   drawn_ = true;

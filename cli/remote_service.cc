@@ -12,6 +12,7 @@
 #include "baton/v1/inference.grpc.pb.h"
 #include "cli/answer_source.h"
 #include "cli/exit_code.h"
+#include "engine/base/steady_time.h"
 #include "proto/address.h"
 #include "proto/channel_options.h"
 #include "proto/status_convert.h"
@@ -331,7 +332,7 @@ class GrpcService : public RemoteService {
     request.set_to(command.to);
     ASSIGN_OR_RETURN(const v1::SessionResponse response,
                      Call<v1::SessionResponse>(&v1::Inference::Stub::Session, request,
-                                               command.deadline - absl::Now()));
+                                               command.deadline - SteadyNow()));
     std::vector<coordinator::SessionInfo> sessions;
     for (const v1::SessionInfo& from : response.sessions()) {
       sessions.push_back({.name = from.name(),
@@ -346,7 +347,7 @@ class GrpcService : public RemoteService {
     v1::DrainWorkerRequest request;
     request.set_name(std::string(name));
     return Call<v1::DrainWorkerResponse>(&v1::Inference::Stub::DrainWorker, request,
-                                         deadline - absl::Now())
+                                         deadline - SteadyNow())
         .status();
   }
 
@@ -365,7 +366,8 @@ class GrpcService : public RemoteService {
   };
 
   void Prepare(grpc::ClientContext& context, absl::Time deadline) const {
-    if (deadline != absl::InfiniteFuture()) context.set_deadline(absl::ToChronoTime(deadline));
+    if (deadline != absl::InfiniteFuture())
+      context.set_deadline(absl::ToChronoTime(DateOf(deadline)));
     if (!api_key_.empty()) context.AddMetadata("authorization", "Bearer " + api_key_);
   }
 
@@ -377,7 +379,7 @@ class GrpcService : public RemoteService {
   absl::StatusOr<Response> Call(Method<Response, Request> method, const Request& request,
                                 absl::Duration timeout) {
     grpc::ClientContext context;
-    Prepare(context, absl::Now() + timeout);
+    Prepare(context, SteadyNow() + timeout);
     Response response;
     const grpc::Status status = ((*stub_).*method)(&context, request, &response);
     if (status.error_code() == grpc::StatusCode::CANCELLED)  // not by us: the server ends
@@ -475,18 +477,18 @@ class GrpcService : public RemoteService {
                   const coordinator::GenerationSink& sink) {
     Progress progress;
     grpc::Status status = ReadChunks(open(call.context.get()), sink, &progress);
-    absl::Time give_up = absl::Now() + kResumeFor;
+    absl::Time give_up = SteadyNow() + kResumeFor;
     const grpc::Status broke = status;
     // A coordinator that is still there means what it says; one that went comes back.
     const bool went = !progress.ended && status.error_code() == grpc::StatusCode::UNAVAILABLE &&
                       (!progress.request_id.empty() || CoordinatorWent());
     while (went && !progress.ended && status.error_code() == grpc::StatusCode::UNAVAILABLE &&
-           absl::Now() < give_up) {
+           SteadyNow() < give_up) {
       absl::SleepFor(kResumeEvery);
       if (!RenewContext(call)) break;
       const uint32_t tokens = progress.tokens;
       status = ReadChunks(Reopen(open, call, progress), sink, &progress);
-      if (progress.tokens > tokens) give_up = absl::Now() + kResumeFor;
+      if (progress.tokens > tokens) give_up = SteadyNow() + kResumeFor;
     }
     if (progress.ended) return;
     // "No such request" says less than why it broke off.

@@ -1,6 +1,4 @@
 // baton run: one answer.
-#include <absl/time/clock.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -13,6 +11,7 @@
 #include "cli/flag_values.h"
 #include "cli/generation_flags.h"
 #include "cli/output.h"
+#include "engine/base/steady_time.h"
 
 namespace baton::cli {
 namespace {
@@ -107,9 +106,9 @@ void PrintSummary(const GenerationChunk& answer) {
 absl::Status Run(const RunFlags& flags) {
   InterruptWatch watch;
   ASSIGN_OR_RETURN(coordinator::GenerationRequest request, MakeRequest(flags.generation));
-  const absl::Time begin = absl::Now();
+  const absl::Time begin = SteadyNow();
   ASSIGN_OR_RETURN(const auto source, OpenAnswerSource(flags.model, flags.server));
-  const double load_ms = absl::ToDoubleMilliseconds(absl::Now() - begin);
+  const double load_ms = absl::ToDoubleMilliseconds(SteadyNow() - begin);
   coordinator::LlmService& service = *source->service();
   request.session = flags.session;
   RETURN_IF_ERROR(SetPrompt(flags, service, request));

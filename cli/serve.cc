@@ -1,5 +1,4 @@
 // baton serve: the coordinator as a process.
-#include <absl/time/clock.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 
@@ -17,6 +16,7 @@
 #include "coordinator/http_gateway.h"
 #include "coordinator/inference_server.h"
 #include "coordinator/metered_service.h"
+#include "engine/base/steady_time.h"
 #include "engine/base/time_slice.h"
 #include "proto/address.h"
 #include "proto/grpc_worker_client.h"
@@ -48,12 +48,12 @@ std::string HowFar(const std::vector<coordinator::WorkerSnapshot>& workers) {
 
 // Until all is loaded, or cannot be, or somebody stops us.
 absl::Status WaitReady(coordinator::Coordinator& coordinator, std::stop_token stop) {
-  absl::Time tell = absl::Now() + kTellLoading;
+  absl::Time tell = SteadyNow() + kTellLoading;
   while (!stop.stop_requested()) {
-    const absl::Status status = coordinator.WaitReady(absl::Now() + kStopPoll);
+    const absl::Status status = coordinator.WaitReady(SteadyNow() + kStopPoll);
     if (!absl::IsDeadlineExceeded(status)) return status;
-    if (absl::Now() < tell) continue;
-    tell = absl::Now() + kTellLoading;
+    if (SteadyNow() < tell) continue;
+    tell = SteadyNow() + kTellLoading;
     const std::string loading = HowFar(coordinator.service()->cluster().workers);
     if (!loading.empty()) spdlog::info("loading: {}", loading);
   }

@@ -1,6 +1,4 @@
 // baton session: conversations that a cluster keeps by name.
-#include <absl/time/clock.h>
-
 #include <CLI/CLI.hpp>
 #include <iterator>
 #include <memory>
@@ -11,6 +9,7 @@
 #include "cli/output.h"
 #include "cli/remote_service.h"
 #include "cli/server_flags.h"
+#include "engine/base/steady_time.h"
 
 namespace baton::cli {
 namespace {
@@ -81,7 +80,7 @@ absl::Status Run(const SessionFlags& flags) {
                    service->Session({.action = action.action,
                                      .name = flags.names.empty() ? "" : flags.names[0],
                                      .to = flags.names.size() > 1 ? flags.names[1] : "",
-                                     .deadline = absl::Now() + timeout}));
+                                     .deadline = SteadyNow() + timeout}));
   return PrintSessions(flags, sessions, action.action);
 }
 

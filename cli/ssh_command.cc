@@ -8,6 +8,7 @@
 
 #include "cli/child_process.h"
 #include "cli/exit_code.h"
+#include "engine/base/steady_time.h"
 
 namespace baton::cli {
 namespace {
@@ -55,14 +56,14 @@ std::vector<std::string> Connect(const SshPlace& place) {
 // To its end; the last line that it said goes into the error.
 absl::Status RunToEnd(const std::vector<std::string>& command, absl::Duration timeout) {
   ASSIGN_OR_RETURN(ChildProcess child, ChildProcess::Start(command));
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Time deadline = SteadyNow() + timeout;
   std::string last;
   const auto read = [&] {
     for (const std::string& line : child.ReadLines()) {
       if (!line.empty()) last = line;
     }
   };
-  while (absl::Now() < deadline) {
+  while (SteadyNow() < deadline) {
     read();
     if (const std::optional<int> code = child.Reap()) {
       read();

@@ -11,6 +11,7 @@
 #include "cli/output.h"
 #include "cli/remote_service.h"
 #include "cli/status_report.h"
+#include "engine/base/steady_time.h"
 
 namespace baton::cli {
 namespace {
@@ -31,7 +32,7 @@ using coordinator::ClusterStatus;
 // Keeps trying, also while nobody listens yet.
 absl::StatusOr<ClusterStatus> WaitUntilReady(RemoteService& service, absl::Time deadline) {
   while (true) {
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = deadline - SteadyNow();
     auto cluster = service.FetchCluster(std::clamp(left, kPause, kTimeout));
     if (cluster.ok() && cluster->state.state == ClusterState::kReady) return cluster;
     const bool for_good = cluster.ok() ? cluster->state.state == ClusterState::kFailed
@@ -67,7 +68,7 @@ absl::Status Run(const StatusFlags& flags) {
     cluster = service->FetchCluster(kTimeout);
   } else {
     ASSIGN_OR_RETURN(const absl::Duration wait, ParseDuration("--wait", flags.wait));
-    cluster = WaitUntilReady(*service, absl::Now() + wait);
+    cluster = WaitUntilReady(*service, SteadyNow() + wait);
   }
   if (!cluster.ok()) return cluster.status();
   return flags.watch ? Watch(*service, flags.json) : Show(*cluster, flags.json);

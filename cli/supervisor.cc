@@ -1,6 +1,5 @@
 #include "cli/supervisor.h"
 
-#include <absl/time/clock.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/signalfd.h>
@@ -12,6 +11,7 @@
 #include <ranges>
 
 #include "cli/exit_code.h"
+#include "engine/base/steady_time.h"
 
 namespace baton::cli {
 namespace {
@@ -54,7 +54,7 @@ absl::Status Supervisor::Launch(Running& running) {
   ASSIGN_OR_RETURN(ChildProcess process,
                    ChildProcess::Start(running.program.command(running.ready)));
   running.process.emplace(std::move(process));
-  running.started = absl::Now();
+  running.started = SteadyNow();
   running.restart = absl::InfiniteFuture();
   return absl::OkStatus();
 }
@@ -63,7 +63,7 @@ absl::Status Supervisor::WaitUntilReady(absl::Duration timeout) {
   const auto all_ready = [this] {
     return std::ranges::all_of(programs_, [](const auto& p) { return p->ready.has_value(); });
   };
-  absl::Status status = Loop(all_ready, absl::Now() + timeout);
+  absl::Status status = Loop(all_ready, SteadyNow() + timeout);
   if (!absl::IsDeadlineExceeded(status)) return status;
   for (const auto& running : programs_) {
     if (!running->ready)
@@ -80,7 +80,7 @@ absl::Status Supervisor::Run() {
 absl::Status Supervisor::Loop(const std::function<bool()>& done, absl::Time deadline) {
   while (!done()) {
     if (StopRequested()) return Cancelled("stopped by a signal");
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     if (now >= deadline) return DeadlineExceeded("not ready in time");
     for (const auto& running : programs_) {
       if (running->restart <= now) RETURN_IF_ERROR(Launch(*running));
@@ -109,7 +109,7 @@ void Supervisor::WaitForEvents(absl::Time until) {
   }
   int timeout_ms = -1;
   if (until != absl::InfiniteFuture()) {
-    const int64_t left = absl::ToInt64Milliseconds(until - absl::Now()) + 1;
+    const int64_t left = absl::ToInt64Milliseconds(until - SteadyNow()) + 1;
     timeout_ms = static_cast<int>(std::clamp<int64_t>(left, 0, 60'000));
   }
   poll(watched.data(), watched.size(), timeout_ms);
@@ -141,10 +141,10 @@ absl::Status Supervisor::Reap(Running& running) {
                         : running.last_error),
         *code == 0 ? kFailed : static_cast<ExitCode>(*code));
   }
-  if (absl::Now() - running.started > kSteady) running.pause = kFirstPause;
+  if (SteadyNow() - running.started > kSteady) running.pause = kFirstPause;
   spdlog::warn("{} ended with {}; starting it again in {}", running.program.name, *code,
                absl::FormatDuration(running.pause));
-  running.restart = absl::Now() + running.pause;
+  running.restart = SteadyNow() + running.pause;
   running.pause = std::min(2 * running.pause, kLongestPause);
   return absl::OkStatus();
 }
@@ -162,10 +162,10 @@ void Supervisor::Stop() {
     running->restart = absl::InfiniteFuture();
     if (running->process) running->process->Signal(SIGTERM);
   }
-  const absl::Time deadline = absl::Now() + kTimeToEnd;
+  const absl::Time deadline = SteadyNow() + kTimeToEnd;
   const auto runs = [](const auto& p) { return p->process.has_value(); };
-  while (std::ranges::any_of(programs_, runs) && absl::Now() < deadline) {
-    WaitForEvents(std::min(deadline, absl::Now() + absl::Milliseconds(100)));
+  while (std::ranges::any_of(programs_, runs) && SteadyNow() < deadline) {
+    WaitForEvents(std::min(deadline, SteadyNow() + absl::Milliseconds(100)));
     StopRequested();
     for (const auto& running : programs_) {
       if (!running->process) continue;

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "engine/base/steady_time.h"
+
 namespace baton::coordinator {
 
 Answer::Answer(AnswerOptions options) : options_(std::move(options)), stop_(options_.stop) {}
@@ -17,7 +19,7 @@ void Answer::Send(GenerationChunk chunk) {
 
 void Answer::OnStarted(int32_t cached_tokens) {
   if (started_ != absl::InfiniteFuture()) return;  // a replay: only the first time counts
-  started_ = absl::Now();
+  started_ = SteadyNow();
   cached_tokens_ = cached_tokens;
   Send({});
 }
@@ -37,7 +39,7 @@ bool Answer::OnResult(int32_t /*position*/, const engine::RowResult& result) {
 }
 
 bool Answer::Add(const engine::RowResult& result) {
-  last_token_ = absl::Now();
+  last_token_ = SteadyNow();
   if (num_tokens_++ == 0) first_token_ = last_token_;
   const bool end = !options_.ignore_eos && options_.tokenizer->IsEndOfGeneration(result.token);
   GeneratedToken token;

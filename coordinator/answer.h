@@ -14,6 +14,7 @@
 #include "coordinator/generation.h"
 #include "coordinator/open_requests.h"
 #include "coordinator/sequence.h"
+#include "engine/base/steady_time.h"
 #include "engine/text/stop_strings.h"
 #include "engine/text/tokenizer.h"
 #include "engine/text/utf8.h"
@@ -55,7 +56,7 @@ class Answer : public SequenceObserver {
   bool sent_first_ = false;
   int32_t num_tokens_ = 0;
   int32_t cached_tokens_ = 0;
-  absl::Time created_ = absl::Now();
+  absl::Time created_ = SteadyNow();
   absl::Time started_ = absl::InfiniteFuture();
   absl::Time first_token_ = absl::InfiniteFuture();
   absl::Time last_token_ = absl::InfiniteFuture();

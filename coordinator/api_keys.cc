@@ -1,6 +1,5 @@
 #include "coordinator/api_keys.h"
 
-#include <absl/time/clock.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/rand.h>
@@ -17,6 +16,7 @@
 #include <utility>
 
 #include "engine/base/quote.h"
+#include "engine/base/steady_time.h"
 
 namespace baton::coordinator {
 namespace {
@@ -117,7 +117,7 @@ absl::Status ApiKeys::Read() {
 
 // A file that has become wrong must not lock everyone out, nor let anyone in.
 void ApiKeys::ReadAgainIfChanged() {
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   if (now < look_again_) return;
   look_again_ = now + kLookEvery;
   struct stat info {};

@@ -24,6 +24,7 @@
 #include "coordinator/sessions.h"
 #include "coordinator/worker_registry.h"
 #include "engine/base/quote.h"
+#include "engine/base/steady_time.h"
 #include "engine/base/user_folders.h"
 
 namespace baton::coordinator {
@@ -172,7 +173,7 @@ class ClusterCoordinator : public Coordinator, public LlmService {
   const std::unique_ptr<ServedModel> model_;
   const std::unique_ptr<ModelPlacer> placer_;
   GrammarCompiler grammars_;
-  const absl::Time started_ = absl::Now();
+  const absl::Time started_ = SteadyNow();
   const std::string instance_ = fmt::format("{:08x}", DrawSeed() & 0xFFFFFFFF);
   std::atomic<uint64_t> last_id_ = 0;
   std::atomic<uint64_t> last_request_ = 0;
@@ -370,7 +371,7 @@ uint64_t ClusterCoordinator::Launch(const Asked& asked, OpenRequest open,
   pipeline_->log().Opened({.id = asked.request_id,
                            .client_id = asked.client_id,
                            .sequence = sequence.id,
-                           .opened = absl::Now()});
+                           .opened = SteadyNow()});
   AnswerOptions options;
   options.request_id = asked.request_id;
   options.prompt = open.prompt;
@@ -451,7 +452,7 @@ ClusterStatus ClusterCoordinator::cluster() const {
   status.model = model_->summary();
   status.pid = getpid();
   status.rss_bytes = ResidentBytes();
-  status.uptime_s = absl::ToDoubleSeconds(absl::Now() - started_);
+  status.uptime_s = absl::ToDoubleSeconds(SteadyNow() - started_);
   status.state = recovery_->snapshot();
   status.workers = registry_.Snapshot();
   status.pipeline = pipeline_->stats();

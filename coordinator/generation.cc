@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "engine/base/steady_time.h"
+
 namespace baton::coordinator {
 
 std::string_view FinishReasonName(FinishReason reason) {
@@ -46,7 +48,7 @@ std::optional<GenerationChunk> GenerationQueue::Next(absl::Time deadline) {
   if (deadline == absl::InfiniteFuture()) {
     arrived_.wait(lock, ready);
   } else {
-    arrived_.wait_until(lock, absl::ToChronoTime(deadline), ready);
+    arrived_.wait_until(lock, ToSteadyClock(deadline), ready);
   }
   std::optional<GenerationChunk> chunk = std::exchange(pending_, std::nullopt);
   if (chunk && chunk->last()) taken_last_ = true;

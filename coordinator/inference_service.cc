@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/base/steady_time.h"
 #include "proto/status_convert.h"
 
 namespace baton::coordinator {
@@ -34,7 +35,7 @@ uint64_t AskerOf(const grpc::CallbackServerContext& context) {
 }
 
 absl::Time DeadlineOf(const grpc::CallbackServerContext& context) {
-  return absl::FromChrono(context.deadline());
+  return SteadyTimeOf(absl::FromChrono(context.deadline()));
 }
 
 // Options to values; what is absent keeps its default.
@@ -574,7 +575,7 @@ grpc::ServerUnaryReactor* InferenceService::AnswerApart(
     reactor->Finish(wire::ToGrpc(allowed));
     return reactor;
   }
-  const absl::Time deadline = std::min(DeadlineOf(*context), absl::Now() + kLongestApart);
+  const absl::Time deadline = std::min(DeadlineOf(*context), SteadyNow() + kLongestApart);
   Apart& call = apart_.emplace_back();
   call.thread = std::jthread([&call, reactor, deadline, work = std::move(work)] {
     reactor->Finish(wire::ToGrpc(work(deadline)));

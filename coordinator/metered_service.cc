@@ -8,6 +8,8 @@
 #include <mutex>
 #include <utility>
 
+#include "engine/base/steady_time.h"
+
 namespace baton::coordinator {
 namespace {
 
@@ -228,12 +230,12 @@ class Metered : public MeteredService {
 
  private:
   struct Watch {  // of one request; chunks come one after another
-    absl::Time last = absl::Now();
+    absl::Time last = SteadyNow();
     bool begun = false;
   };
 
   void Count(Watch* watch, const GenerationChunk& chunk) {
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     const double waited_s = absl::ToDoubleSeconds(now - watch->last);
     if (!chunk.tokens.empty()) {
       if (std::exchange(watch->begun, true)) {

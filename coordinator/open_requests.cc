@@ -1,6 +1,5 @@
 #include "coordinator/open_requests.h"
 
-#include <absl/time/clock.h>
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
@@ -14,6 +13,8 @@
 #include <iterator>
 #include <system_error>
 #include <utility>
+
+#include "engine/base/steady_time.h"
 
 namespace baton::coordinator {
 
@@ -183,14 +184,14 @@ void OpenRequests::Write() {
       rewrite = file_bytes_ > rewrite_at_ || broken;
     }
     // A full disk costs the journal, not the answers.
-    if (broken && absl::Now() < try_again) continue;
+    if (broken && SteadyNow() < try_again) continue;
     const bool written = rewrite ? Rewrite().ok() : WriteLines(lines);
     if (!written && !broken) {
       spdlog::warn("{}: cannot be written: {}; requests cannot be resumed until it can",
                    JournalPath(), SystemError());
     }
     broken = !written;
-    if (broken) try_again = absl::Now() + kTryAgain;
+    if (broken) try_again = SteadyNow() + kTryAgain;
   }
 }
 

@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "engine/base/steady_time.h"
+
 namespace baton::coordinator {
 namespace {
 
@@ -135,7 +137,7 @@ void Pipeline::Resume(uint64_t epoch, int32_t num_stages, std::shared_ptr<wire::
     in_flight_.clear();
     stages_.resize(num_stages);
     page_faults_.assign(num_stages, std::numeric_limits<uint64_t>::max());
-    last_progress_ = absl::Now();
+    last_progress_ = SteadyNow();
     scheduler_.Restart(num_stages);
   });
 }
@@ -172,7 +174,7 @@ void Pipeline::Run() {
       if (wake == absl::InfiniteFuture()) {
         wake_.wait(lock, ready);
       } else {
-        wake_.wait_until(lock, absl::ToChronoTime(wake), ready);
+        wake_.wait_until(lock, ToSteadyClock(wake), ready);
       }
       if (stopping_) break;
       actions.swap(inbox_);
@@ -181,7 +183,7 @@ void Pipeline::Run() {
     for (const auto& action : actions) action();
     actions.clear();
     ServeBorrowers();
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     scheduler_.Expire(now);
     CheckStepDeadline(now);
     SubmitReady();
@@ -207,7 +209,7 @@ void Pipeline::SubmitReady() {
   if (first_ == nullptr) return;
   while (const std::shared_ptr<engine::MicroBatch> batch = scheduler_.Next()) {
     batch->epoch = epoch_;
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     if (in_flight_.empty()) last_progress_ = now;
     in_flight_.emplace(batch->id, Sent{.at = now});
     log_.Sent(*batch, stages_.size(), now);
@@ -218,7 +220,7 @@ void Pipeline::SubmitReady() {
 void Pipeline::OnEvent(int32_t stage, const wire::StepResult& result) {
   if (!IsCurrent(result.epoch)) return;
   in_flight_.erase(result.batch_id);
-  last_progress_ = absl::Now();
+  last_progress_ = SteadyNow();
   log_.Returned(result.batch_id, last_progress_);
   if (const absl::Status status = scheduler_.OnResults(result.batch_id, result.results);
       !status.ok()) {
@@ -242,7 +244,7 @@ void Pipeline::OnEvent(int32_t stage, const wire::StepTimed& timed) {
   stats.queue_us += timed.timings.queue_us;
   stats.compute_us += timed.timings.compute_us;
   stats.send_us += timed.timings.send_us;
-  last_progress_ = absl::Now();
+  last_progress_ = SteadyNow();
   log_.StageDone(timed.batch_id, static_cast<size_t>(stage), timed.timings, last_progress_);
   if (const auto sent = in_flight_.find(timed.batch_id); sent != in_flight_.end()) {
     sent->second.stages_done = std::max(sent->second.stages_done, stage + 1);
@@ -253,7 +255,7 @@ void Pipeline::OnEvent(int32_t stage, const wire::StepTimed& timed) {
 void Pipeline::OnEvent(int32_t stage, const wire::WorkerHeartbeat& beat) {
   if (stage >= static_cast<int32_t>(page_faults_.size())) return;
   const uint64_t before = std::exchange(page_faults_[stage], beat.major_faults);
-  if (beat.major_faults > before) last_progress_ = absl::Now();
+  if (beat.major_faults > before) last_progress_ = SteadyNow();
 }
 
 absl::Time Pipeline::StepDeadline() const {

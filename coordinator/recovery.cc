@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "engine/base/steady_time.h"
 #include "proto/spec_hash.h"
 
 namespace baton::coordinator {
@@ -64,7 +65,7 @@ void Recovery::Stop() {
 
 absl::Status Recovery::WaitReady(absl::Time deadline) {
   std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, absl::ToChronoTime(deadline),
+  changed_.wait_until(lock, ToSteadyClock(deadline),
                       [this] { return stopping_ || ever_ready_ || !start_failure_.ok(); });
   if (ever_ready_) return absl::OkStatus();
   if (!start_failure_.ok()) return start_failure_;
@@ -93,7 +94,7 @@ bool Recovery::Wait(absl::Duration duration) {
 }
 
 void Recovery::Run() {
-  trouble_since_ = absl::Now();
+  trouble_since_ = SteadyNow();
   while (!stopping_) {
     BringUp();
     if (!stopping_) Watch();
@@ -110,17 +111,17 @@ uint64_t Recovery::LastStageSteps() const {
 
 // Coming up is not enough: where nothing gets through, requests must not wait for ever.
 void Recovery::NoteFlap() {
-  if (LastStageSteps() == steps_at_resume_ && absl::Now() - resumed_at_ < kFlap) {
+  if (LastStageSteps() == steps_at_resume_ && SteadyNow() - resumed_at_ < kFlap) {
     ++flaps_;
   } else {
     flaps_ = 0;
-    trouble_since_ = absl::Now();
+    trouble_since_ = SteadyNow();
     loading_excused_ = false;
   }
 }
 
 void Recovery::BringUp() {
-  const absl::Time begin = absl::Now();
+  const absl::Time begin = SteadyNow();
   absl::Duration delay = options_.first_delay;
   bool gave_up = false;
   if (flaps_ > 0) {
@@ -129,11 +130,11 @@ void Recovery::BringUp() {
     if (!Wait(std::min(delay * (1 << std::min(flaps_, 10)), options_.longest_delay))) return;
   }
   while (!stopping_) {
-    const absl::Status status = TryOnce(absl::Now() - begin);
+    const absl::Status status = TryOnce(SteadyNow() - begin);
     if (status.ok()) {
-      resumed_at_ = absl::Now();
+      resumed_at_ = SteadyNow();
       steps_at_resume_ = LastStageSteps();
-      const absl::Duration took = absl::Now() - begin;
+      const absl::Duration took = SteadyNow() - begin;
       const std::lock_guard lock(mutex_);
       if (ever_ready_)
         spdlog::info("ready again after {:.1f} s, epoch {}", absl::ToDoubleSeconds(took),
@@ -146,7 +147,7 @@ void Recovery::BringUp() {
       return;
     }
     registry_->DetachAll();
-    const bool gives_up = !gave_up && GivesUp(status, absl::Now() - trouble_since_);
+    const bool gives_up = !gave_up && GivesUp(status, SteadyNow() - trouble_since_);
     gave_up = gave_up || gives_up;
     if (gives_up) {
       const std::lock_guard lock(mutex_);
@@ -334,13 +335,13 @@ absl::Status Recovery::Load(const std::vector<Placement>& placement, size_t stag
 }
 
 absl::Status Recovery::LoadAll(const std::vector<Placement>& placement) {
-  const absl::Time begin = absl::Now();
+  const absl::Time begin = SteadyNow();
   std::vector<absl::Status> statuses(placement.size());
   InParallel(placement.size(),
              [&](size_t i) { statuses[i] = Load(placement, i, wire::Measure::kNone); });
   // All were there, and loading has a limit of its own: who went meanwhile is waited for as if it
   // had gone now. Once, or one that dies of loading would be waited for for ever.
-  if (!std::exchange(loading_excused_, true)) trouble_since_ += absl::Now() - begin;
+  if (!std::exchange(loading_excused_, true)) trouble_since_ += SteadyNow() - begin;
   return FirstError(statuses);
 }
 
@@ -424,9 +425,9 @@ void Recovery::Watch() {
       loss = loss_;
     }
     if (!loss) {
-      const std::vector<size_t> silent = registry_->Beat(absl::Now(), options_.limits.lease);
-      if (silent.empty()) LookForIdle(absl::Now());
-      if (silent.empty() && WholeAgain(absl::Now())) {
+      const std::vector<size_t> silent = registry_->Beat(SteadyNow(), options_.limits.lease);
+      if (silent.empty()) LookForIdle(SteadyNow());
+      if (silent.empty() && WholeAgain(SteadyNow())) {
         placement_.clear();  // all anew
         SetState(ClusterState::kRecovering, "a lost worker is back");
         return;
@@ -487,7 +488,7 @@ absl::Status Recovery::Drain(std::string_view name, absl::Time deadline) {
   if (!has_it()) return absl::OkStatus();
   if (!loss_) loss_ = Loss{.why = fmt::format("worker {} is being drained", name)};
   changed_.notify_all();
-  const bool done = changed_.wait_until(lock, absl::ToChronoTime(deadline), [&] {
+  const bool done = changed_.wait_until(lock, ToSteadyClock(deadline), [&] {
     return stopping_ || (snapshot_.state == ClusterState::kReady && !has_it());
   });
   if (done && !stopping_) return absl::OkStatus();

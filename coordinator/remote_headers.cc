@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/base/steady_time.h"
 #include "engine/base/user_folders.h"
 #include "engine/gguf/split_name.h"
 
@@ -109,13 +110,13 @@ absl::StatusOr<std::string> FindModelHeaders(const Topology& topology,
   for (const WorkerEntry& worker : topology.workers)
     clients.push_back(connector->Connect(worker.address));
   const std::vector<std::string> names = FilesOf(fs::path(topology.model).filename().string());
-  const absl::Time deadline = absl::Now() + std::min(topology.limits.start, kWaitForWorkers);
+  const absl::Time deadline = SteadyNow() + std::min(topology.limits.start, kWaitForWorkers);
   while (true) {
     const FoundFiles files = AskForFiles(clients);
     const auto missing = std::ranges::find_if(
         names, [&](const std::string& name) { return !files.by_name.contains(name); });
     if (missing == names.end()) return Fetch(names, files.by_name);
-    if (files.complete || absl::Now() >= deadline) {
+    if (files.complete || SteadyNow() >= deadline) {
       return NotFound("{}: no such file, and no worker has {} in its models folder", topology.model,
                       *missing);
     }

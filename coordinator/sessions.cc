@@ -1,7 +1,6 @@
 #include "coordinator/sessions.h"
 
 #include <absl/synchronization/notification.h>
-#include <absl/time/clock.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -13,6 +12,7 @@
 #include "engine/base/json.h"
 #include "engine/base/pending_file.h"
 #include "engine/base/quote.h"
+#include "engine/base/steady_time.h"
 #include "proto/spec_hash.h"
 
 namespace baton::coordinator {
@@ -185,7 +185,7 @@ absl::Status Sessions::OnAllWorkers(const wire::KvFileRequest& request, absl::Ti
   const std::vector<Placement> placement = recovery_->snapshot().placement;
   std::vector<absl::Status> status(placement.size());
   InParallel(placement.size(), [&](size_t i) {
-    status[i] = registry_->KvFile(placement[i].worker, request, deadline - absl::Now()).status();
+    status[i] = registry_->KvFile(placement[i].worker, request, deadline - SteadyNow()).status();
   });
   for (const absl::Status& one : status) RETURN_IF_ERROR(one);
   return absl::OkStatus();

@@ -3,6 +3,7 @@
 #include <thread>
 #include <utility>
 
+#include "engine/base/steady_time.h"
 #include "proto/link_speed.h"
 
 namespace baton::coordinator {
@@ -172,7 +173,7 @@ absl::Status WorkerRegistry::Attach(size_t index, const wire::WorkerClient::Atta
   const std::lock_guard lock(mutex_);
   Worker& worker = *workers_[index];
   worker.link = *std::move(link);
-  worker.last_seen = absl::Now();
+  worker.last_seen = SteadyNow();
   worker.beat_sent = absl::InfinitePast();
   worker.seen.state = WorkerState::kReady;
   return absl::OkStatus();
@@ -222,7 +223,7 @@ std::vector<size_t> WorkerRegistry::Beat(absl::Time now, absl::Duration lease) {
 void WorkerRegistry::OnHeartbeat(size_t index, const wire::WorkerHeartbeat& heartbeat) {
   const std::lock_guard lock(mutex_);
   Worker& worker = *workers_[index];
-  worker.last_seen = absl::Now();
+  worker.last_seen = SteadyNow();
   worker.seen.beat = heartbeat;
   worker.seen.info.rss_bytes = heartbeat.rss_bytes;
   worker.seen.info.memory_available_bytes = heartbeat.memory_available_bytes;

@@ -11,6 +11,7 @@
 
 #include "baton/v1/worker.grpc.pb.h"
 #include "engine/base/quote.h"
+#include "engine/base/steady_time.h"
 #include "proto/channel_options.h"
 #include "proto/grpc_worker_link.h"
 #include "proto/load_convert.h"
@@ -36,7 +37,7 @@ class LoadWatch {
 
   void Note(uint64_t done, uint64_t total) {
     const std::lock_guard lock(mutex_);
-    if (done != done_ || total != total_) moved_ = absl::Now();
+    if (done != done_ || total != total_) moved_ = SteadyNow();
     done_ = done;
     total_ = total;
   }
@@ -54,7 +55,7 @@ class LoadWatch {
       if (stop.stop_requested()) return;
       if (progress_ && !progress_(done_, total_)) {
         ended_ = Cancelled("loading was given up");
-      } else if (absl::Now() - moved_ >= patience_) {
+      } else if (SteadyNow() - moved_ >= patience_) {
         ended_ = DeadlineExceeded("loading: {} of {} bytes, and no progress in {}", done_, total_,
                                   absl::FormatDuration(patience_));
       }
@@ -68,7 +69,7 @@ class LoadWatch {
   std::mutex mutex_;
   std::condition_variable_any wake_;
   uint64_t done_ = 0, total_ = 0;   // guarded by mutex_
-  absl::Time moved_ = absl::Now();  // guarded by mutex_
+  absl::Time moved_ = SteadyNow();  // guarded by mutex_
   absl::Status ended_;              // guarded by mutex_
   std::jthread thread_;             // last: uses all of the above
 };
@@ -171,9 +172,9 @@ class GrpcWorkerClient : public WorkerClient {
     SetDeadline(context, timeout);
     v1::ProbeMessage request, answer;
     request.set_payload(std::string(payload_bytes, '\0'));
-    const absl::Time start = absl::Now();
+    const absl::Time start = SteadyNow();
     RETURN_IF_ERROR(Result(stub_->Probe(&context, request, &answer)));
-    return absl::Now() - start;
+    return SteadyNow() - start;
   }
 
  private:

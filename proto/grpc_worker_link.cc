@@ -2,6 +2,7 @@
 
 #include <absl/synchronization/notification.h>
 
+#include <condition_variable>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -52,12 +53,13 @@ class AttachReactor : public grpc::ClientBidiReactor<v1::CoordinatorMessage, v1:
 
   // OK once the worker's hello is there, or how the stream ended before.
   absl::Status WaitForHello(absl::Duration timeout) {
-    if (!greeted_.WaitForNotificationWithTimeout(timeout)) {
+    std::unique_lock lock(mutex_);
+    if (!greeted_.wait_for(lock, absl::ToChronoNanoseconds(timeout),
+                           [this] { return hello_status_.has_value(); })) {
       return DeadlineExceeded("worker {}: no answer to Attach within {}", address_,
                               absl::FormatDuration(timeout));
     }
-    const std::lock_guard lock(mutex_);
-    return hello_status_;
+    return *hello_status_;
   }
 
   // Ends the stream and returns when no callback runs any more.
@@ -123,10 +125,12 @@ class AttachReactor : public grpc::ClientBidiReactor<v1::CoordinatorMessage, v1:
 
   // False if there was an answer already.
   bool Greet(absl::Status status) {
-    const std::lock_guard lock(mutex_);
-    if (greeted_.HasBeenNotified()) return false;
-    hello_status_ = std::move(status);
-    greeted_.Notify();
+    {
+      const std::lock_guard lock(mutex_);
+      if (hello_status_.has_value()) return false;
+      hello_status_ = std::move(status);
+    }
+    greeted_.notify_all();
     return true;
   }
 
@@ -148,9 +152,9 @@ class AttachReactor : public grpc::ClientBidiReactor<v1::CoordinatorMessage, v1:
   std::function<void(WorkerEvent)> on_event_;  // guarded by event_mutex_
 
   std::mutex mutex_;
-  absl::Status hello_status_;  // guarded by mutex_
-  absl::Status own_error_;     // guarded by mutex_; why this side ended the stream
-  absl::Notification greeted_;
+  std::optional<absl::Status> hello_status_;  // guarded by mutex_
+  absl::Status own_error_;                    // guarded by mutex_; why this side ended the stream
+  std::condition_variable greeted_;
   absl::Notification done_;
   WriteQueue<v1::CoordinatorMessage> outgoing_;
 };

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Keeps the picture of the folders true: who may include whom. Run by ctest; prints each include that breaks a rule.
 
-A folder may include itself and the folders of its row. Between the folders of engine/ the second table holds.
+A folder may include itself and the folders of its row. Between the folders of engine/ the second table holds. And nobody measures
+or waits by the clock of the day, which jumps (engine/base/steady_time.h): it is read where a date is meant, and nowhere else.
 """
 import pathlib
 import re
@@ -63,6 +64,20 @@ SYSTEM_BANNED = {
 # Where a .pb.h may appear: on the wire's own side, where services and their streams meet it, and in cli's client of them.
 SEES_MESSAGES = re.compile(r"proto/.*|(worker|coordinator)/(.*_service|.*_server|.*_reactors?|grpc_.*)\.(h|cc)|cli/remote_.*")
 
+# Who reads the date, and what for.
+DATES = {
+    "engine/base/steady_time.cc",      # where steady time begins
+    "coordinator/coordinator.cc",      # a seed
+    "coordinator/http_gateway.cc",     # when an answer was created
+    "worker/worker.cc",                # for doctor, which compares the clocks of machines
+    "cli/diagnosis.cc",                # so, and certificates that end
+    "proto/grpc_server.cc",            # and here to the end: deadlines of calls, as gRPC has them
+    "proto/grpc_worker_client.cc",
+    "proto/part_client.cc",
+    "worker/grpc_next_stage.cc",
+}
+DATE = re.compile(r"\babsl::Now\(|\bsystem_clock::now\(|\bWith(Timeout|Deadline)\(")
+
 
 def fault(path, target):
     """Why `path` may not include `target`, or None."""
@@ -95,7 +110,10 @@ def main():
                 continue
             files += 1
             path = file.relative_to(ROOT).as_posix()
-            for target in INCLUDE.findall(file.read_text("utf-8")):
+            text = file.read_text("utf-8")
+            if path not in DATES and (found := DATE.search(text)):
+                faults.append(f"{path}: {found.group()}: steady time (engine/base/steady_time.h) for all that is not a date")
+            for target in INCLUDE.findall(text):
                 if why := fault(path, target):
                     faults.append(f"{path}: {target}: {why}")
     print("\n".join(faults) or f"{files} files keep to the picture")

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "baton/v1/worker.grpc.pb.h"
+#include "engine/base/steady_time.h"
 #include "proto/channel_options.h"
 #include "proto/link_speed.h"
 #include "proto/micro_batch_convert.h"
@@ -116,8 +117,8 @@ class GrpcNextStage : public NextStage {
   }
 
   absl::StatusOr<wire::LinkSpeed> Measure() override {
-    const absl::Time deadline = absl::Now() + kConnectTimeout;
-    if (!channel_->WaitForConnected(absl::ToChronoTime(deadline))) return Lost("cannot be reached");
+    if (!channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + kConnectTimeout)))
+      return Lost("cannot be reached");
     const wire::Prober probe = [this](size_t bytes, absl::Duration timeout) {
       return Probe(bytes, timeout);
     };
@@ -135,10 +136,10 @@ class GrpcNextStage : public NextStage {
     context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
     v1::ProbeMessage request, answer;
     request.set_payload(std::string(bytes, '\0'));
-    const absl::Time begin = absl::Now();
+    const absl::Time begin = SteadyNow();
     const grpc::Status status = stub_->Probe(&context, request, &answer);
     if (!status.ok()) return wire::FromGrpc(status);
-    return absl::Now() - begin;
+    return SteadyNow() - begin;
   }
 
   absl::Status Lost(std::string_view why) const {
@@ -176,9 +177,9 @@ class GrpcNextStage : public NextStage {
   }
 
   absl::Status WaitUntilConnected(uint64_t epoch) {
-    const absl::Time deadline = absl::Now() + kConnectTimeout;
+    const absl::Time deadline = SteadyNow() + kConnectTimeout;
     while (!channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + kConnectSlice))) {
-      if (absl::Now() >= deadline) return Lost("cannot be reached");
+      if (SteadyNow() >= deadline) return Lost("cannot be reached");
       const std::lock_guard lock(mutex_);
       RETURN_IF_ERROR(CheckWanted(epoch));
     }
