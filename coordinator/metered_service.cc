@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/base/steady_time.h"
+#include "proto/checksum.h"
 
 namespace baton::coordinator {
 namespace {
@@ -73,6 +74,9 @@ const ClusterRow kClusterRows[] = {
      [](const ClusterStatus& s) { return s.pipeline.trip_ms * 1e-3; }},
     {"baton_in_flight", MetricType::Gauge, "Micro-batches on their way through the stages.",
      [](const ClusterStatus& s) { return double(s.pipeline.in_flight); }},
+    {"baton_changed_messages_total", MetricType::Counter,
+     "Messages of workers that reached the coordinator otherwise than they were sent.",
+     [](const ClusterStatus&) { return double(wire::ChangedMessages()); }},
     {"baton_coordinator_rss_bytes", MetricType::Gauge, "Resident memory of the coordinator.",
      [](const ClusterStatus& s) { return double(s.rss_bytes); }},
 };
@@ -136,6 +140,9 @@ const StageRow kStageRows[] = {
     {"baton_link_bytes_total", MetricType::Counter,
      "Bytes of hidden states that went to the next worker.",
      [](const StageStats&, const WorkerSnapshot& w) { return double(w.beat.sent_bytes); }},
+    {"baton_worker_changed_messages_total", MetricType::Counter,
+     "Messages that reached the worker otherwise than they were sent: its links flip bits.",
+     [](const StageStats&, const WorkerSnapshot& w) { return double(w.beat.changed_messages); }},
     {"baton_worker_round_trip_seconds", MetricType::Gauge, "Round trip of the last heartbeat.",
      [](const StageStats&, const WorkerSnapshot& w) {
        return absl::ToDoubleSeconds(w.round_trip);

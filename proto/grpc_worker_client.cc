@@ -13,6 +13,7 @@
 #include "engine/base/quote.h"
 #include "engine/base/steady_time.h"
 #include "proto/channel_options.h"
+#include "proto/checksum.h"
 #include "proto/grpc_worker_link.h"
 #include "proto/load_convert.h"
 #include "proto/status_convert.h"
@@ -96,16 +97,23 @@ class GrpcWorkerClient : public WorkerClient {
     RETURN_IF_ERROR(channel_.status());
     v1::LoadStageRequest message;
     ToProto(request, &message);
+    Seal(&message);
     grpc::ClientContext context;
     LoadWatch watch(progress, patience, [&context] { context.TryCancel(); });
     const auto reader = stub_->LoadStage(&context, message);
     v1::LoadProgress update;
     std::optional<LoadedStage> done;
+    absl::Status sound;
     while (reader->Read(&update)) {
+      if (sound = CheckSeal(&update); !sound.ok()) {
+        context.TryCancel();
+        break;
+      }
       if (update.has_done()) done = FromProto(update.done());
       watch.Note(update.done_bytes(), update.total_bytes());
     }
     const absl::Status status = Result(reader->Finish());
+    RETURN_IF_ERROR(Prefixed(sound, fmt::format("worker {}", address_)));
     if (status.ok() && done.has_value()) return *std::move(done);
     RETURN_IF_ERROR(Prefixed(watch.ended(), fmt::format("worker {}", address_)));
     RETURN_IF_ERROR(status);
@@ -161,6 +169,7 @@ class GrpcWorkerClient : public WorkerClient {
     SetDeadline(context, timeout);
     v1::KvFileRequest message;
     ToProto(request, &message);
+    Seal(&message);
     v1::KvFileResponse response;
     RETURN_IF_ERROR(Result(stub_->KvFile(&context, message, &response)));
     return response.bytes();

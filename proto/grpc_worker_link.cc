@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "proto/channel_options.h"
+#include "proto/checksum.h"
 #include "proto/load_convert.h"
 #include "proto/micro_batch_convert.h"
 #include "proto/status_convert.h"
@@ -75,7 +76,7 @@ class AttachReactor : public grpc::ClientBidiReactor<v1::CoordinatorMessage, v1:
       outgoing_.Close([this] { RemoveHold(); });
       return;
     }
-    if (absl::Status status = Handle(incoming_); !status.ok()) return Fail(std::move(status));
+    if (absl::Status status = Handle(); !status.ok()) return Fail(std::move(status));
     StartRead(&incoming_);
   }
 
@@ -95,14 +96,23 @@ class AttachReactor : public grpc::ClientBidiReactor<v1::CoordinatorMessage, v1:
   }
 
  private:
-  absl::Status Handle(const v1::WorkerMessage& message) {
+  // Versions first, as another one may seal in another way.
+  absl::Status Check() {
+    if (incoming_.has_hello()) {
+      RETURN_IF_ERROR(CheckSameVersion("the worker", incoming_.hello().protocol_version(),
+                                       incoming_.hello().build()));
+    }
+    return CheckSeal(&incoming_);
+  }
+
+  absl::Status Handle() {
+    const absl::Status sound = Check();
+    const v1::WorkerMessage& message = incoming_;
+    if (message.has_hello()) Greet(Prefixed(sound, fmt::format("worker {}", address_)));
+    RETURN_IF_ERROR(sound);
     switch (message.message_case()) {
-      case v1::WorkerMessage::kHello: {
-        absl::Status status = CheckSameVersion("the worker", message.hello().protocol_version(),
-                                               message.hello().build());
-        Greet(Prefixed(status, fmt::format("worker {}", address_)));
-        return status;
-      }
+      case v1::WorkerMessage::kHello:
+        return absl::OkStatus();
       case v1::WorkerMessage::kHeartbeat:
         Emit(FromProto(message.heartbeat()));
         return absl::OkStatus();
@@ -167,7 +177,7 @@ class GrpcWorkerLink : public WorkerLink {
   void Submit(std::shared_ptr<const engine::MicroBatch> batch) override {
     v1::CoordinatorMessage message;
     ToProto(*batch, message.mutable_batch());
-    if (const size_t bytes = message.ByteSizeLong(); bytes > kMaxMessageBytes) {
+    if (const size_t bytes = message.ByteSizeLong() + kSealBytes; bytes > kMaxMessageBytes) {
       return reactor_->Fail(
           ResourceExhausted("micro-batch {}: takes {} bytes on the wire, at most {} fit a message",
                             batch->id, bytes, kMaxMessageBytes));

@@ -194,6 +194,7 @@ void ToProto(const WorkerHeartbeat& event, v1::WorkerMessage::Heartbeat* message
   message->set_major_faults(event.major_faults);
   message->set_mapped_resident_bytes(event.mapped_resident_bytes);
   message->set_sent_bytes(event.sent_bytes);
+  message->set_changed_messages(event.changed_messages);
 }
 
 WorkerHeartbeat FromProto(const v1::WorkerMessage::Heartbeat& message) {
@@ -205,7 +206,8 @@ WorkerHeartbeat FromProto(const v1::WorkerMessage::Heartbeat& message) {
           .steps = message.steps(),
           .major_faults = message.major_faults(),
           .mapped_resident_bytes = message.mapped_resident_bytes(),
-          .sent_bytes = message.sent_bytes()};
+          .sent_bytes = message.sent_bytes(),
+          .changed_messages = message.changed_messages()};
 }
 
 std::vector<v1::WorkerMessage> ToProto(const StepResult& event) {

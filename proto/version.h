@@ -9,7 +9,7 @@
 namespace baton::wire {
 
 // Changes whenever messages change their meaning.
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 
 // Version and commit: "0.1.0+1f4e472". Processes of one cluster must agree, because the bits of an
 // answer are the build's.

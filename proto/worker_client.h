@@ -138,6 +138,7 @@ struct WorkerHeartbeat {
   uint64_t major_faults = 0;           // of the process: pages that had to come from the disk
   uint64_t mapped_resident_bytes = 0;  // of files: weights that were touched and are still there
   uint64_t sent_bytes = 0;             // of hidden states to the next worker
+  uint64_t changed_messages = 0;       // that came otherwise than they were sent
 };
 struct LinkClosed {  // last event of a link
   absl::Status status;

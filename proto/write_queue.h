@@ -10,17 +10,20 @@
 #include <mutex>
 #include <utility>
 
+#include "proto/checksum.h"
+
 namespace baton::wire {
 
-template <typename Message>
+template <Sealable Message>
 class WriteQueue {
  public:
   // `start_write` is the reactor's StartWrite. At most `max_messages` wait.
   WriteQueue(std::function<void(const Message*)> start_write, size_t max_messages)
       : start_write_(std::move(start_write)), max_messages_(max_messages) {}
 
-  // False: the stream is over, or its reader is too slow.
+  // False: the stream is over, or its reader is too slow. Seals the message.
   bool Push(Message message) {
+    Seal(&message);
     const std::lock_guard lock(mutex_);
     if (closed_ || messages_.size() >= max_messages_) return false;
     messages_.push_back(std::move(message));

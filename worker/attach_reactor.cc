@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "proto/checksum.h"
 #include "proto/load_convert.h"
 #include "proto/micro_batch_convert.h"
 #include "proto/status_convert.h"
@@ -32,7 +33,7 @@ class AttachReactor : public grpc::ServerBidiReactor<v1::CoordinatorMessage, v1:
 
   void OnReadDone(bool ok) override {
     if (!ok) return End(absl::OkStatus());
-    if (absl::Status status = Handle(incoming_); !status.ok()) return End(status);
+    if (absl::Status status = Handle(); !status.ok()) return End(status);
     StartRead(&incoming_);
   }
   void OnWriteDone(bool ok) override { outgoing_.OnWriteDone(ok); }
@@ -42,7 +43,14 @@ class AttachReactor : public grpc::ServerBidiReactor<v1::CoordinatorMessage, v1:
   }
 
  private:
-  absl::Status Handle(const v1::CoordinatorMessage& message) {
+  absl::Status Handle() {
+    const v1::CoordinatorMessage& message = incoming_;
+    // First, as another version may seal in another way.
+    if (message.has_hello()) {
+      RETURN_IF_ERROR(wire::CheckSameVersion("the coordinator", message.hello().protocol_version(),
+                                             message.hello().build()));
+    }
+    RETURN_IF_ERROR(wire::CheckSeal(&incoming_));
     if (!attachment_.has_value()) {
       if (!message.has_hello())
         return FailedPrecondition("Attach: the first message must be a hello");
@@ -69,8 +77,6 @@ class AttachReactor : public grpc::ServerBidiReactor<v1::CoordinatorMessage, v1:
   }
 
   absl::Status Greet(const v1::CoordinatorMessage::Hello& hello) {
-    RETURN_IF_ERROR(
-        wire::CheckSameVersion("the coordinator", hello.protocol_version(), hello.build()));
     v1::WorkerMessage answer;
     wire::ToProto(worker_->Info(), answer.mutable_hello());
     const wire::WorkerClient::AttachOptions options{

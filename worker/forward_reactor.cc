@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "proto/checksum.h"
 #include "proto/micro_batch_convert.h"
 #include "proto/status_convert.h"
 #include "proto/tensor_convert.h"
@@ -29,14 +30,16 @@ class ForwardReactor : public grpc::ServerBidiReactor<v1::ForwardMessage, v1::Fo
 
   void OnReadDone(bool ok) override {
     if (!ok) return End(absl::OkStatus());
-    if (absl::Status status = Handle(incoming_); !status.ok()) return End(status);
+    if (absl::Status status = Handle(); !status.ok()) return End(status);
     StartRead(&incoming_);
   }
   void OnWriteDone(bool ok) override { credits_->OnWriteDone(ok); }
   void OnDone() override { delete this; }
 
  private:
-  absl::Status Handle(const v1::ForwardMessage& message) {
+  absl::Status Handle() {
+    RETURN_IF_ERROR(wire::CheckSeal(&incoming_));
+    const v1::ForwardMessage& message = incoming_;
     if (message.has_batch()) RETURN_IF_ERROR(Begin(message));
     if (batch_ == nullptr) return InvalidArgument("Forward: hidden states without a micro-batch");
     if (message.has_hidden())

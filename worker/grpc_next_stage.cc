@@ -14,6 +14,7 @@
 #include "baton/v1/worker.grpc.pb.h"
 #include "engine/base/steady_time.h"
 #include "proto/channel_options.h"
+#include "proto/checksum.h"
 #include "proto/link_speed.h"
 #include "proto/micro_batch_convert.h"
 #include "proto/status_convert.h"
@@ -46,17 +47,22 @@ class ForwardStream : public grpc::ClientBidiReactor<v1::ForwardMessage, v1::For
     StartCall();
   }
   ~ForwardStream() override {
-    context_.TryCancel();
+    Cancel();
     EndWrites();
     done_.WaitForNotification();
   }
 
   bool Send(v1::ForwardMessage message) { return outgoing_.Push(std::move(message)); }
+  void Cancel() { context_.TryCancel(); }
 
   void OnReadDone(bool ok) override {
     if (!ok) {
       EndWrites();
       return;
+    }
+    if (!wire::CheckSeal(&credit_).ok()) {
+      Cancel();
+      return EndWrites();
     }
     on_credit_(credit_.batches());
     StartRead(&credit_);
@@ -153,12 +159,13 @@ class GrpcNextStage : public NextStage {
     return absl::OkStatus();
   }
 
-  // A stream that works. Only the compute thread opens and replaces streams.
+  // A stream that works, and for each epoch a new one: what a flipped bit in its framing has
+  // spoilt goes with the old. Only the compute thread opens and replaces streams.
   absl::Status OpenStream(uint64_t epoch) {
     {
       const std::lock_guard lock(mutex_);
       RETURN_IF_ERROR(CheckWanted(epoch));
-      if (stream_ != nullptr && !ended_) return absl::OkStatus();
+      if (stream_ != nullptr && !ended_ && epoch <= stream_epoch_) return absl::OkStatus();
       if (!sent_.empty() && epoch <= stream_epoch_) return Lost(Message(end_));
     }
     stream_.reset();
@@ -194,7 +201,6 @@ class GrpcNextStage : public NextStage {
     RETURN_IF_ERROR(CheckWanted(batch.epoch));
     if (ended_) return Lost(Message(end_));
     sent_.push_back({batch.id, batch.epoch});
-    stream_epoch_ = std::max(stream_epoch_, batch.epoch);
     return absl::OkStatus();
   }
 
@@ -211,15 +217,18 @@ class GrpcNextStage : public NextStage {
       wire::CutPiece(hidden, options_.wire_type, offset, wire::kMaxChunkBytes,
                      message.mutable_hidden());
       offset += message.hidden().data().size();
-      if (const size_t size = message.ByteSizeLong(); size > wire::kMaxMessageBytes) {
+      if (const size_t size = message.ByteSizeLong() + wire::kSealBytes;
+          size > wire::kMaxMessageBytes) {
         const std::lock_guard lock(mutex_);
         sent_.pop_back();
         return ResourceExhausted(
             "micro-batch {}: takes {} bytes on the wire, at most {} fit a message", batch.id, size,
             wire::kMaxMessageBytes);
       }
-      if (!stream_->Send(std::move(message)))
-        break;  // OnEnd has the reason, and tells of this batch
+      if (!stream_->Send(std::move(message))) {
+        stream_->Cancel();  // over, or broken on this side alone
+        break;              // OnEnd has the reason, and tells of this batch
+      }
     } while (offset < bytes);
     return absl::OkStatus();
   }
@@ -258,7 +267,7 @@ class GrpcNextStage : public NextStage {
   uint64_t epoch_ = 0;         // guarded by mutex_; older batches are not wanted
   bool ended_ = false;         // guarded by mutex_; the stream is over, by …
   absl::Status end_;           // guarded by mutex_
-  uint64_t stream_epoch_ = 0;  // guarded by mutex_; the newest that the stream carried
+  uint64_t stream_epoch_ = 0;  // guarded by mutex_; of the stream
   std::deque<Sent> sent_;      // guarded by mutex_; not yet out of the receiver's queue
 
   bool greeted_ = false;                   // compute thread only

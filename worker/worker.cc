@@ -12,6 +12,7 @@
 
 #include "engine/base/quote.h"
 #include "engine/base/saturating.h"
+#include "proto/checksum.h"
 #include "proto/spec_hash.h"
 #include "proto/tensor_convert.h"
 #include "proto/version.h"
@@ -352,7 +353,8 @@ void Worker::Heartbeat(uint64_t attachment, uint64_t sequence) {
                                      .steps = steps_,
                                      .major_faults = memory.major_faults,
                                      .mapped_resident_bytes = memory.mapped_resident_bytes,
-                                     .sent_bytes = sent_bytes_};
+                                     .sent_bytes = sent_bytes_,
+                                     .changed_messages = wire::ChangedMessages()};
   const std::lock_guard lock(sink_mutex_);
   if (attachment_ == nullptr || attachment_->id != attachment) return;
   attachment_->heard = Clock::now();

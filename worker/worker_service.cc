@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "proto/channel_options.h"
+#include "proto/checksum.h"
 #include "proto/load_convert.h"
 #include "proto/peer_role.h"
 #include "proto/status_convert.h"
@@ -44,6 +45,7 @@ class LoadReactor : public grpc::ServerWriteReactor<v1::LoadProgress> {
   absl::Status Load() {
     RETURN_IF_ERROR(
         wire::CheckSameVersion("the coordinator", request_.protocol_version(), request_.build()));
+    RETURN_IF_ERROR(wire::CheckSeal(&request_));
     ASSIGN_OR_RETURN(const wire::LoadRequest request, wire::FromProto(request_));
     const auto progress = [this](uint64_t done, uint64_t total) { return Report(done, total); };
     ASSIGN_OR_RETURN(done_, worker_->Load(request, progress));
@@ -79,7 +81,7 @@ class LoadReactor : public grpc::ServerWriteReactor<v1::LoadProgress> {
 
   grpc::CallbackServerContext* const context_;
   Worker* const worker_;
-  const v1::LoadStageRequest request_;
+  v1::LoadStageRequest request_;
   wire::LoadedStage done_;
   std::chrono::steady_clock::time_point reported_;
   wire::WriteQueue<v1::LoadProgress> updates_;
@@ -163,7 +165,9 @@ grpc::ServerUnaryReactor* WorkerService::KvFile(grpc::CallbackServerContext* con
                                                 const v1::KvFileRequest* request,
                                                 v1::KvFileResponse* response) {
   if (absl::Status status = CheckCoordinator(context); !status.ok()) return Answer(context, status);
-  const auto wanted = wire::FromProto(*request);
+  v1::KvFileRequest message = *request;
+  if (absl::Status status = wire::CheckSeal(&message); !status.ok()) return Answer(context, status);
+  const auto wanted = wire::FromProto(message);
   if (!wanted.ok()) return Answer(context, wanted.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const bool accepted = reads_.Run([this, reactor, response, wanted = *wanted] {

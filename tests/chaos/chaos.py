@@ -17,6 +17,7 @@ import random
 import signal
 import socket
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -209,10 +210,10 @@ class Chaos:
                                           for i in range(spares))
         return self.started(text, "up")
 
-    def started(self, topology, command):
+    def started(self, topology, command, env=None):
         file = self.folder / "topology.yaml"
         file.write_text(topology)
-        server = cluster.Server(command, "-f", file)
+        server = cluster.Server(command, "-f", file, env=env)
         self.servers.append(server)
         server.ready()
         self.grpc, self.http = server.grpc, server.http
@@ -254,6 +255,16 @@ class Chaos:
         with contextlib.closing(connection):
             connection.request("GET", "/api/cluster")
             return json.loads(connection.getresponse().read())["kv_blocks"]["used"]
+
+    def metric(self, name):
+        """The sum over coordinator and workers."""
+        connection = http.client.HTTPConnection(self.http, timeout=30)
+        with contextlib.closing(connection):
+            connection.request("GET", "/metrics")
+            lines = connection.getresponse().read().decode().splitlines()
+        found = [line for line in lines if name in line and not line.startswith("#")]
+        require(found, f"no metric {name}")
+        return sum(float(line.split()[-1]) for line in found)
 
     def wait_idle(self):
         """Nothing runs and no sequence holds blocks; the figures of status are a moment old."""
@@ -425,21 +436,28 @@ def mixed(chaos):
 
 
 def links(chaos):
-    """Links to workers, under TLS, are slow, stand still, are cut, or flip a bit."""
-    count, tokens, troubles = (2, 100, 6) if chaos.quick else (8, 300, 60)
-    certs = chaos.folder / "certs"
-    cluster.good(cluster.run("certs", "init", "-d", certs))
-    for name, role in (("head", "coordinator"), ("w", "worker"), ("root", "admin")):
-        cluster.good(cluster.run("certs", "issue", name, "--role", role, "--host", "127.0.0.1", "-d", certs))
-    chaos.client = ("--tls", certs / "root")
+    """Links to workers are slow, stand still, are cut, or flip a bit: under TLS and without."""
+    told = troubled_links(chaos, tls=True)
+    chaos.stop()
+    return f"TLS: {told}; none: {troubled_links(chaos, tls=False)}"
+
+
+def troubled_links(chaos, tls):
+    count, tokens, troubles = (2, 100, 4) if chaos.quick else (8, 300, 60)
+    more, chaos.client, files = "journal: 'off'\nlimits: {step: 5s}\n", (), ()
+    if tls:
+        certs = chaos.folder / "certs"
+        cluster.good(cluster.run("certs", "init", "-d", certs))
+        for name, role in (("head", "coordinator"), ("w", "worker"), ("root", "admin")):
+            cluster.good(cluster.run("certs", "issue", name, "--role", role, "--host", "127.0.0.1", "-d", certs))
+        chaos.client, files = ("--tls", certs / "root"), ("--tls", certs / "w")
+        more += "tls: {" + ", ".join(f"{key}: {certs}/head/{key}.pem" for key in ("ca", "cert", "key")) + "}\n"
     for i in range(3):
         chaos.servers.append(cluster.Server("worker", "--listen", "127.0.0.1:0", "--name", f"w{i}", "--models", chaos.folder,
-                                            "--threads", 1, "--tls", certs / "w"))
+                                            "--threads", 1, *files))
     relays = [Link(worker.ready().grpc) for worker in chaos.servers]
     entries = [{"name": f"w{i}", "address": relay.address} for i, relay in enumerate(relays)]
-    tls = ", ".join(f"{key}: {certs}/head/{key}.pem" for key in ("ca", "cert", "key"))
-    chaos.started(cluster.topology_text(chaos.model, entries, context=1024, sequences=8, http="127.0.0.1:0",
-                                        more=f"journal: 'off'\ntls: {{{tls}}}\n"), "serve")
+    chaos.started(cluster.topology_text(chaos.model, entries, context=1024, sequences=8, http="127.0.0.1:0", more=more), "serve")
     counts = {"slow": 0, "still": 0, "cut": 0, "flip": 0}
     streams = Streams(chaos, count, tokens)
     with streams:
@@ -460,11 +478,86 @@ def links(chaos):
             else:
                 relay.flips.release()
         chaos.wait_ready()
-    answers = streams.check()
+        # Most flips hit activations, which nothing but the checksum protects.
+        while not tls and chaos.metric("changed_messages_total") == 0:
+            require(counts["flip"] < 100, f"of {counts['flip']} flipped bits none was found")
+            counts["flip"] += 1
+            chaos.random.choice(relays).flips.release()
+            time.sleep(0.5)
+            chaos.wait_ready()
+    answers, changed = streams.check(), chaos.metric("changed_messages_total")
     chaos.wait_idle()
     for relay in relays:
         relay.close()
-    return f"{counts}, {answers} streams of {tokens} tokens equal"
+    return f"{counts}, {changed:.0f} changed messages found, {answers} streams of {tokens} tokens equal"
+
+
+class Clock:
+    """The clock of the day of one process, which may be set; clock_shift.c has the other half."""
+
+    def __init__(self, folder, name):
+        self.file = folder / f"{name}.clock"
+        self.env = {"LD_PRELOAD": str(folder / "clock_shift.so"), "CLOCK_SHIFT": str(self.file)}
+        self.hours = 0.0
+        self.file.write_bytes(bytes(8))
+
+    def move(self, hours):
+        self.hours += hours
+        with open(self.file, "r+b") as file:  # mapped by the process
+            file.write(struct.pack("=q", int(self.hours * 3600e9)))
+
+
+def clock(chaos):
+    """The clocks of coordinator and workers are an hour apart and jump, both ways; a loss is still noticed and mended in seconds."""
+    jumps, count, tokens = (8, 2, 200) if chaos.quick else (60, 8, 500)
+    source = pathlib.Path(__file__).resolve().with_name("clock_shift.c")
+    subprocess.run([os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", "-o", chaos.folder / "clock_shift.so", source, "-ldl"],
+                   check=True, timeout=DEADLINE_S)
+    names = ("w0", "w1", "w2", "spare")
+    clocks = {name: Clock(chaos.folder, name) for name in ("coordinator", *names)}
+    workers = {}
+    for i, name in enumerate(names):
+        clocks[name].move(i - 1)
+        workers[name] = cluster.Server("worker", "--listen", "127.0.0.1:0", "--name", name, "--models", chaos.folder, "--threads", 1,
+                                       env=clocks[name].env)
+    chaos.servers += workers.values()
+    entries = [{"name": name, "address": workers[name].ready().grpc} for name in names]
+    text = cluster.topology_text(chaos.model, entries[:3], context=1024, sequences=8, http="127.0.0.1:0",
+                                 more="journal: 'off'\nlimits: {lease: 4s}\n")
+    text += f"spares:\n  - {{name: spare, address: '{workers['spare'].grpc}'}}\n"
+    pid = chaos.started(text, "serve", env=clocks["coordinator"].env).process.pid
+    streams, epoch = Streams(chaos, count, tokens), chaos.wait_ready()["epoch"]
+    with streams:
+        for _ in range(jumps):
+            time.sleep(chaos.random.uniform(0.1, 0.5))
+            one = chaos.random.choice(list(clocks.values()))
+            one.move(chaos.random.choice((-1, 1)) * chaos.random.choice((1 / 60, 0.5, 6)))
+        time.sleep(1)
+        require(chaos.wait_ready()["epoch"] == epoch, "a jump was taken for a loss")
+        for one in clocks.values():  # what waits for a date now waits for hours
+            one.move(-3)
+        time.sleep(1)
+        killed = time.monotonic()
+        workers["w0"].kill()
+        while chaos.wait_ready()["epoch"] == epoch:
+            time.sleep(0.1)
+        back_s = time.monotonic() - killed
+        epoch, stopped = chaos.status()["epoch"], time.monotonic()
+        os.kill(workers["w1"].process.pid, signal.SIGSTOP)  # says nothing from now on
+        while chaos.status()["epoch"] == epoch:
+            require(time.monotonic() - stopped < STALL_S, "the lease of a silent worker does not end")
+            time.sleep(0.1)
+        silent_s = time.monotonic() - stopped
+        os.kill(workers["w1"].process.pid, signal.SIGCONT)
+        chaos.wait_ready()
+    answers = streams.check()
+    require(back_s < STALL_S, f"after the loss of a worker it took {back_s:.1f} s until it went on")
+    trace = json.loads(cluster.good(cluster.run("trace", "--server", chaos.grpc, timeout=30)).stdout)
+    longest = max(e["ts"] + e["dur"] for e in trace["traceEvents"] if "dur" in e) / 1e6
+    require(longest < DEADLINE_S, f"a trace of {longest:.0f} s")
+    shifts = ", ".join(f"{name} {one.hours:+.1f} h" for name, one in clocks.items())
+    return (f"{jumps} jumps, {answers} streams of {tokens} tokens equal; a killed worker replaced after {back_s:.1f} s, a silent one "
+            f"after {silent_s:.1f} s; coordinator {figures(pid)}; in the end {shifts}")
 
 
 def soak(chaos):
@@ -504,7 +597,7 @@ def soak(chaos):
             f"medians of the middle and last third {early} -> {late}")
 
 
-SCENARIOS = {f.__name__: f for f in (workers, stopped, coordinator, rolling, mixed, links, soak)}
+SCENARIOS = {f.__name__: f for f in (workers, stopped, coordinator, rolling, mixed, links, clock, soak)}
 
 
 def main():

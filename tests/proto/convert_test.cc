@@ -295,10 +295,10 @@ TEST(Version, AMismatchNamesBothSides) {
   EXPECT_THAT(CheckSameVersion("worker left", kProtocolVersion, BuildId()), IsOk());
   const absl::Status status = CheckSameVersion("worker left", kProtocolVersion + 1, "9.9.9");
   EXPECT_THAT(status, Fails(absl::StatusCode::kFailedPrecondition,
-                            "worker left runs protocol 2, build 9.9.9"));
+                            "worker left runs protocol 3, build 9.9.9"));
   EXPECT_THAT(status,
               Fails(absl::StatusCode::kFailedPrecondition,
-                    std::string("this side runs protocol 1, build ") + std::string(BuildId())));
+                    std::string("this side runs protocol 2, build ") + std::string(BuildId())));
   EXPECT_THAT(CheckSameVersion("worker left", kProtocolVersion, "9.9.9"),
               Fails(absl::StatusCode::kFailedPrecondition, "version mismatch"));
 }

@@ -19,6 +19,7 @@
 
 #include "baton/v1/worker.grpc.pb.h"
 #include "proto/channel_options.h"
+#include "proto/checksum.h"
 #include "proto/grpc_worker_client.h"
 #include "proto/load_convert.h"
 #include "proto/micro_batch_convert.h"
@@ -291,8 +292,8 @@ TEST_F(WorkerServerTest, AnotherVersionIsRefusedWithBothSides) {
   EXPECT_FALSE(reader->Read(&progress));
   const absl::Status refused = wire::FromGrpc(reader->Finish());
   EXPECT_THAT(refused,
-              Fails(absl::StatusCode::kFailedPrecondition, "the coordinator runs protocol 2"));
-  EXPECT_THAT(refused, Fails(absl::StatusCode::kFailedPrecondition, "this side runs protocol 1"));
+              Fails(absl::StatusCode::kFailedPrecondition, "the coordinator runs protocol 3"));
+  EXPECT_THAT(refused, Fails(absl::StatusCode::kFailedPrecondition, "this side runs protocol 2"));
   EXPECT_EQ(controls_[0]->loads, 0);
 
   grpc::ClientContext attach_context;
@@ -310,6 +311,7 @@ TEST_F(WorkerServerTest, AnotherVersionIsRefusedWithBothSides) {
   auto silent = stub->Attach(&silent_context);
   v1::CoordinatorMessage beat;
   beat.mutable_heartbeat();
+  wire::Seal(&beat);
   silent->Write(beat);
   EXPECT_FALSE(silent->Read(&answer));
   EXPECT_THAT(wire::FromGrpc(silent->Finish()),
@@ -381,13 +383,45 @@ TEST_F(WorkerServerTest, AHostileSenderGetsAStatus) {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + 10s);
     auto stream = stub->Forward(&context);
-    for (const v1::ForwardMessage& message : c.messages()) stream->Write(message);
+    for (v1::ForwardMessage& message : c.messages()) {
+      wire::Seal(&message);
+      stream->Write(message);
+    }
     v1::ForwardCredit credit;
     while (stream->Read(&credit)) {
     }
     EXPECT_THAT(wire::FromGrpc(stream->Finish()), Fails(c.code, c.complaint));
   }
   // Still at work.
+  pipeline_->first().Submit(FakeBatch(50, 1));
+  EXPECT_EQ(pipeline_->last_log().Next<wire::StepResult>()->batch_id, 50u);
+}
+
+TEST_F(WorkerServerTest, AMessageThatChangedOnItsWayEndsTheStream) {
+  StartServers(2);
+  ASSERT_THAT(pipeline_->Start(1), IsOk());
+  auto stub = Stub(1);
+  const uint64_t before = wire::ChangedMessages();
+  const std::function<void(v1::ForwardMessage&)> changes[] = {
+      [](auto& m) { (*m.mutable_hidden()->mutable_data())[100] ^= 1; },
+      [](auto& m) { m.mutable_batch()->set_tokens(0, 2); },
+      [](auto& m) { m.set_check(m.check() ^ 1); },
+      [](auto& m) { m.clear_check(); },
+  };
+  for (const auto& change : changes) {
+    v1::ForwardMessage message = ForwardPiece(1, 2);
+    wire::Seal(&message);
+    change(message);
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + 10s);
+    auto stream = stub->Forward(&context);
+    stream->Write(message);
+    v1::ForwardCredit credit;
+    EXPECT_FALSE(stream->Read(&credit));
+    EXPECT_THAT(wire::FromGrpc(stream->Finish()),
+                Fails(absl::StatusCode::kUnavailable, "changed on its way"));
+  }
+  EXPECT_EQ(wire::ChangedMessages(), before + std::size(changes));
   pipeline_->first().Submit(FakeBatch(50, 1));
   EXPECT_EQ(pipeline_->last_log().Next<wire::StepResult>()->batch_id, 50u);
 }
@@ -403,7 +437,11 @@ TEST_F(WorkerServerTest, ASenderKeepsToItsWindow) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + 10s);
   auto stream = stub->Forward(&context);
-  for (uint64_t id = 1; id <= 2 + kForwardWindow; ++id) stream->Write(ForwardPiece(id, 1));
+  for (uint64_t id = 1; id <= 2 + kForwardWindow; ++id) {
+    v1::ForwardMessage message = ForwardPiece(id, 1);
+    wire::Seal(&message);
+    stream->Write(message);
+  }
   v1::ForwardCredit credit;
   while (stream->Read(&credit)) {
   }
