@@ -239,8 +239,9 @@ void Examination::CheckSecurity() {
 void Examination::CheckLimits() {
   struct rlimit files {};
   getrlimit(RLIMIT_NOFILE, &files);
+  const int ports = topology_.http_address.empty() ? 1 : 2;
   const rlim_t wanted =
-      static_cast<rlim_t>(topology_.http_address.empty() ? 0 : topology_.limits.connections) +
+      static_cast<rlim_t>(ports) * static_cast<rlim_t>(topology_.limits.connections) +
       kFilesOfAWorker;
   if (files.rlim_max != RLIM_INFINITY && files.rlim_max < wanted) {
     Add(Level::kWarning, "this machine",

@@ -68,6 +68,7 @@ absl::StatusOr<std::unique_ptr<InferenceServer>> InferenceServer::Start(const To
   if (topology.tls) options.security = {topology.tls->ca, topology.tls->cert, topology.tls->key};
   options.insecure = topology.insecure;
   options.max_received_bytes = topology.limits.message_bytes;
+  options.max_connections = static_cast<size_t>(topology.limits.connections);
   if (keys != nullptr) options.peer_certificate = wire::PeerCertificate::kOptional;
   auto server = std::make_unique<GrpcInferenceServer>(service, keys);
   RETURN_IF_ERROR(server->Listen(options));

@@ -33,6 +33,8 @@ constexpr size_t kServerMemoryBytes = size_t{1}
                                       << 30;  // of gRPC's buffers; beyond it, new reads wait
 // A peer that connects and says nothing is not waited for.
 constexpr int kHandshakeTimeoutMs = 20'000;
+// A connection without any call makes room; a channel that wants one again connects again.
+constexpr int kMaxIdleMs = 300'000;
 constexpr int kMaxMetadataBytes = 16 << 10;
 constexpr unsigned kCertificateReloadSeconds = 2;
 
@@ -106,8 +108,6 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
 void ApplyServerOptions(grpc::ServerBuilder& builder, int max_received_bytes) {
   builder.SetMaxReceiveMessageSize(max_received_bytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
-  // Without this a second server shares the port in silence, and connections are spread over both.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
@@ -115,6 +115,7 @@ void ApplyServerOptions(grpc::ServerBuilder& builder, int max_received_bytes) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kStreamLookaheadBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kMaxIdleMs);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
   builder.SetResourceQuota(grpc::ResourceQuota("server").Resize(kServerMemoryBytes));

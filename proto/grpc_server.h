@@ -4,13 +4,20 @@
 
 #include <grpcpp/impl/codegen/service_type.h>
 #include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/base/status.h"
 #include "proto/address.h"
 #include "proto/channel_options.h"
+#include "proto/clock_watch.h"
+#include "proto/connection_gate.h"
+#include "proto/listen.h"
 #include "proto/security.h"
 
 namespace baton::wire {
@@ -21,6 +28,7 @@ struct GrpcServerOptions {
   bool insecure = false;  // beyond loopback without TLS; warns
   PeerCertificate peer_certificate = PeerCertificate::kRequired;
   int max_received_bytes = kMaxMessageBytes;  // of a message
+  size_t max_connections = 512;               // at once, half of them from one address
 };
 
 // Owner: whoever owns the service, which must outlive this.
@@ -39,11 +47,15 @@ class GrpcServer {
   void SetServing(const std::string& service, bool serving);
 
  private:
-  GrpcServer(Address address, std::unique_ptr<grpc::Server> server)
-      : address_(std::move(address)), server_(std::move(server)) {}
+  using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
+  GrpcServer(Address address, std::vector<Socket> listening, size_t max_connections,
+             std::unique_ptr<Acceptor> acceptor, std::unique_ptr<grpc::Server> server);
 
+  ClockWatch clock_;
   const Address address_;
+  const std::unique_ptr<Acceptor> acceptor_;
   const std::unique_ptr<grpc::Server> server_;
+  std::optional<ConnectionGate> gate_;  // ends first
 };
 
 }  // namespace baton::wire

@@ -71,6 +71,7 @@ DATES = {
     "coordinator/http_gateway.cc",     # when an answer was created
     "worker/worker.cc",                # for doctor, which compares the clocks of machines
     "cli/diagnosis.cc",                # so, and certificates that end
+    "proto/clock_watch.cc",            # whose jumps it looks for
     "proto/grpc_server.cc",            # and here to the end: deadlines of calls, as gRPC has them
     "proto/grpc_worker_client.cc",
     "proto/part_client.cc",

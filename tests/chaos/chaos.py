@@ -16,6 +16,7 @@ import pathlib
 import random
 import signal
 import socket
+import ssl
 import statistics
 import struct
 import subprocess
@@ -492,6 +493,52 @@ def troubled_links(chaos, tls):
     return f"{counts}, {changed:.0f} changed messages found, {answers} streams of {tokens} tokens equal"
 
 
+def crowd(chaos):
+    """Thousands connect and say nothing, or begin a TLS handshake and go no further: others are served, and room is made again."""
+    idle, half, limit = (300, 30, 64) if chaos.quick else (2000, 200, 512)
+    certs = chaos.folder / "certs"
+    cluster.good(cluster.run("certs", "init", "-d", certs))
+    for name, role in (("head", "coordinator"), ("root", "admin")):
+        cluster.good(cluster.run("certs", "issue", name, "--role", role, "--host", "127.0.0.1", "-d", certs))
+    chaos.client = ("--tls", certs / "root")
+    tls = ", ".join(f"{key}: {certs}/head/{key}.pem" for key in ("ca", "cert", "key"))
+    chaos.up(workers=1, more=f"tls: {{{tls}}}\nlimits: {{connections: {limit}}}\n")
+    hello = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="127.0.0.1").do_handshake()
+    first_words, told = hello.read(), []
+    status = chaos.wait_ready()
+    ports = {"coordinator": (chaos.grpc, status["coordinator"]["pid"], limit),
+             "worker": (status["workers"][0]["address"], status["workers"][0]["pid"], 512)}
+    streams = Streams(chaos, 2, 100)
+    for name, (address, pid, most) in ports.items():
+        host, port = address.rsplit(":", 1)
+        before, guests, connected = figures(pid), [], 0
+        with streams:
+            for i in range(idle + half):
+                one = socket.create_connection((host, int(port)), timeout=10, source_address=("127.0.0.2", 0))
+                with contextlib.suppress(OSError):  # refused ones
+                    if i < half:
+                        one.sendall(first_words[:len(first_words) // 2])
+                guests.append(one)
+            chaos.wait_ready()  # from another address than theirs
+            crowded = figures(pid)
+        open_files = crowded["fds"] - before["fds"]
+        require(0 < open_files <= most // 2 + 20, f"{name}: {open_files} more files for {len(guests)} connections, of {most}")
+        require(crowded["rss_MiB"] <= before["rss_MiB"] + 200, f"{name}: {before} became {crowded}")
+        begin = time.monotonic()
+        if chaos.quick:
+            for one in guests:
+                one.close()
+        while figures(pid)["fds"] > before["fds"] + 20:  # handshakes that stall are cut after 20 s
+            require(time.monotonic() - begin < 40, f"{name}: {before} became {figures(pid)}, and stays so")
+            time.sleep(0.2)
+        for one in guests:
+            one.close()
+        told.append(f"{name} {before} -> {crowded}, after {time.monotonic() - begin:.0f} s {figures(pid)}")
+    return f"{idle} idle connections and {half} half handshakes: {'; '.join(told)}; {streams.check()} streams equal"
+
+
 class Clock:
     """The clock of the day of one process, which may be set; clock_shift.c has the other half."""
 
@@ -597,7 +644,7 @@ def soak(chaos):
             f"medians of the middle and last third {early} -> {late}")
 
 
-SCENARIOS = {f.__name__: f for f in (workers, stopped, coordinator, rolling, mixed, links, clock, soak)}
+SCENARIOS = {f.__name__: f for f in (workers, stopped, coordinator, rolling, mixed, links, clock, crowd, soak)}
 
 
 def main():

@@ -3,9 +3,14 @@
 #include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
 #include <thread>
 
 #include "coordinator/inference_server.h"
+#include "engine/base/steady_time.h"
 
 namespace baton::coordinator {
 namespace {
@@ -84,13 +89,16 @@ class CountingService : public LlmService {
     return status;
   }
   absl::Status DrainWorker(std::string_view name, absl::Time) override {
+    ++draining;
+    while (hold) absl::SleepFor(absl::Milliseconds(1));
     return NotFound("worker {}", name);
   }
 
   GenerationRequest last_request;
   absl::Status fail;
   std::atomic<bool> cancelled = false, ended = false;
-  std::atomic<int> windows = 0;
+  std::atomic<int> windows = 0, draining = 0;
+  std::atomic<bool> hold = false;  // DrainWorker
 
  private:
   std::atomic<uint64_t> last_id_ = 0;
@@ -259,6 +267,100 @@ TEST(InferenceServerTest, AMessageBeyondTheLimitIsRefused) {
       EXPECT_NE(status.error_message().find("1048576"), std::string::npos);
     }
   }
+}
+
+TEST_F(InferenceServiceTest, HeadersBeyondTheLimitAreRefused) {
+  v1::TokenizeRequest request;
+  v1::TokenizeResponse response;
+  for (const auto& [bytes, code] : {std::pair(8'000, grpc::StatusCode::OK),
+                                    std::pair(20'000, grpc::StatusCode::RESOURCE_EXHAUSTED),
+                                    std::pair(0, grpc::StatusCode::OK)}) {
+    grpc::ClientContext context;
+    context.AddMetadata("long", std::string(bytes, 'x'));
+    EXPECT_EQ(stub_->Tokenize(&context, request, &response).error_code(), code) << bytes;
+  }
+}
+
+TEST_F(InferenceServiceTest, CallsThatBlockAreBounded) {
+  struct Call {
+    grpc::ClientContext context;
+    v1::DrainWorkerRequest request;
+    v1::DrainWorkerResponse response;
+    grpc::Status status;
+  };
+  service_.hold = true;
+  std::deque<Call> calls(65);
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<grpc::StatusCode> codes;
+  for (Call& call : calls) {
+    stub_->async()->DrainWorker(&call.context, &call.request, &call.response,
+                                [&](const grpc::Status& status) {
+                                  const std::lock_guard lock(mutex);
+                                  codes.push_back(status.error_code());
+                                  changed.notify_one();
+                                });
+  }
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return !codes.empty(); });  // of the one too many
+  EXPECT_EQ(codes[0], grpc::StatusCode::RESOURCE_EXHAUSTED);
+  service_.hold = false;
+  changed.wait(lock, [&] { return codes.size() == calls.size(); });
+  EXPECT_EQ(std::ranges::count(codes, grpc::StatusCode::NOT_FOUND), 64);
+  EXPECT_EQ(service_.draining, 64);
+}
+
+TEST_F(InferenceServiceTest, AClientThatDoesNotReadHoldsNobodyUp) {
+  v1::GenerateRequest request;
+  request.mutable_options()->set_max_tokens(100'000);
+  grpc::ClientContext lazy;
+  const auto unread = stub_->Generate(&lazy, request);
+  while (!service_.ended) absl::SleepFor(absl::Milliseconds(1));  // the answer waits for its reader
+  request.mutable_options()->set_max_tokens(3);
+  grpc::ClientContext other;
+  const auto reader = stub_->Generate(&other, request);
+  v1::GenerateResponse message;
+  std::string text;
+  while (reader->Read(&message)) text += message.text();
+  EXPECT_EQ(text, "0 1 2 ");
+  EXPECT_TRUE(reader->Finish().ok());
+  int32_t tokens = 0;
+  while (unread->Read(&message)) tokens += message.tokens_size();
+  EXPECT_EQ(tokens, 100'000);
+  EXPECT_TRUE(unread->Finish().ok());
+}
+
+TEST(InferenceServerTest, ConnectionsOverTheLimitAreClosed) {
+  CountingService service;
+  Topology topology;
+  topology.grpc_address = "127.0.0.1:0";
+  topology.limits.connections = 4;
+  const auto server = InferenceServer::Start(topology, &service);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto tokenize = [&] {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
+    const auto stub = v1::Inference::NewStub(grpc::CreateCustomChannel(
+        (*server)->address(), grpc::InsecureChannelCredentials(), arguments));
+    v1::TokenizeRequest request;
+    v1::TokenizeResponse response;
+    grpc::ClientContext context;
+    return stub->Tokenize(&context, request, &response).error_code();
+  };
+  {
+    std::vector<std::shared_ptr<grpc::Channel>> held;  // half of the room is what one address gets
+    for (int i = 0; i < 2; ++i) {
+      grpc::ChannelArguments arguments;
+      arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+      held.push_back(grpc::CreateCustomChannel((*server)->address(),
+                                               grpc::InsecureChannelCredentials(), arguments));
+      ASSERT_TRUE(held.back()->WaitForConnected(std::chrono::system_clock::now() +
+                                                std::chrono::seconds(10)));
+    }
+    EXPECT_EQ(tokenize(), grpc::StatusCode::UNAVAILABLE);
+  }
+  const absl::Time end = SteadyNow() + absl::Seconds(10);
+  while (tokenize() != grpc::StatusCode::OK) ASSERT_LT(SteadyNow(), end);
 }
 
 TEST(InferenceServerTest, PortInUseIsSaid) {
