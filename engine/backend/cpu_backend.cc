@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -16,6 +17,15 @@ using kernels::QuantTraits;
 using kernels::QuantType;
 
 constexpr size_t kAlignment = 64;
+
+// Keys, values and activations lie in few, large pages, where the system lets who asks have them.
+void PreferHugePages(void* data, size_t bytes) {
+  constexpr uintptr_t kPage = 4096, kHugePage = 2 << 20;
+  if (bytes < 2 * kHugePage) return;
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + kPage - 1) / kPage * kPage;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / kPage * kPage;
+  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+}
 
 // Anonymous pages: zero, and not resident before they are touched.
 class PageBuffer final : public DeviceBuffer {
@@ -40,6 +50,7 @@ void* ScratchBuffer::Reserve(size_t bytes) {
     bytes_ = (bytes + kAlignment) / kAlignment * kAlignment;
     data_.reset(std::aligned_alloc(kAlignment, bytes_));
     if (data_ == nullptr) throw std::bad_alloc();
+    PreferHugePages(data_.get(), bytes_);
   }
   return data_.get();
 }
@@ -59,6 +70,7 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> CpuBackend::Allocate(size_t bytes)
     return ResourceExhausted("cpu: {} bytes asked for, the system gives no more ({})", bytes,
                              std::strerror(errno));
   }
+  PreferHugePages(data, mapped);
   return std::make_unique<PageBuffer>(data, mapped);
 }
 
