@@ -58,6 +58,9 @@ struct GenerationRequest {
 // port.
 uint64_t ClientOf(std::string_view key, std::string_view address);
 
+// What a client is told that finds the queue full or the cluster not ready.
+constexpr int kComeAgainAfterMs = 1000;
+
 enum class FinishReason : uint8_t {
   kNone,  // goes on
   kStop,

@@ -29,7 +29,7 @@ void SendError(HttpResponder& responder, const absl::Status& status) {
   HttpHeaders headers = CorsHeaders();
   if (error.http_status == 401) headers.emplace_back("WWW-Authenticate", "Bearer");
   if (error.http_status == 429 || error.http_status == 503)
-    headers.emplace_back("Retry-After", "1");
+    headers.emplace_back("Retry-After", fmt::format("{}", kComeAgainAfterMs / 1000));
   responder.Send(error.http_status, kJson, engine::JsonText(error.body), std::move(headers));
 }
 

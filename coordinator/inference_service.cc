@@ -38,6 +38,15 @@ absl::Time DeadlineOf(const grpc::CallbackServerContext& context) {
   return SteadyTimeOf(absl::FromChrono(context.deadline()));
 }
 
+// How a call ends. Where it may succeed later, a trailer that gRPC's own retry policies read says
+// when to come again.
+grpc::Status EndOf(grpc::CallbackServerContext* context, const absl::Status& status) {
+  if (absl::IsResourceExhausted(status) || absl::IsUnavailable(status)) {
+    context->AddTrailingMetadata("grpc-retry-pushback-ms", fmt::format("{}", kComeAgainAfterMs));
+  }
+  return wire::ToGrpc(status);
+}
+
 // Options to values; what is absent keeps its default.
 void ReadSampling(const v1::SamplingOptions& from, GenerationRequest* request) {
   engine::SamplingParams& to = request->sampling;
@@ -128,17 +137,18 @@ v1::GenerateResponse TakeMessage(GenerationChunk* from) {
 // OnDone.
 class GenerateCall : public grpc::ServerWriteReactor<v1::GenerateResponse> {
  public:
-  explicit GenerateCall(LlmService* service) : service_(service) {}
+  GenerateCall(LlmService* service, grpc::CallbackServerContext* context)
+      : service_(service), context_(context) {}
 
   // `begin` hands the sink to the service.
-  static GenerateCall* Start(LlmService* service,
+  static GenerateCall* Start(LlmService* service, grpc::CallbackServerContext* context,
                              const std::function<absl::StatusOr<uint64_t>(GenerationSink)>& begin) {
-    const auto call = std::make_shared<GenerateCall>(service);
+    const auto call = std::make_shared<GenerateCall>(service, context);
     call->self_ = call;
     const absl::StatusOr<uint64_t> id =
         begin([call](GenerationChunk chunk) { call->Push(std::move(chunk)); });
     if (!id.ok()) {
-      call->Finish(wire::ToGrpc(id.status()));
+      call->Finish(EndOf(context, id.status()));
       return call.get();
     }
     bool cancelled = false;
@@ -188,7 +198,7 @@ class GenerateCall : public grpc::ServerWriteReactor<v1::GenerateResponse> {
     if (!more) pending_.reset();
     if (last) {
       finished_ = true;
-      StartWriteAndFinish(&message_, grpc::WriteOptions(), wire::ToGrpc(status));
+      StartWriteAndFinish(&message_, grpc::WriteOptions(), EndOf(context_, status));
       return;
     }
     writing_ = true;
@@ -196,6 +206,7 @@ class GenerateCall : public grpc::ServerWriteReactor<v1::GenerateResponse> {
   }
 
   LlmService* const service_;
+  grpc::CallbackServerContext* const context_;  // gRPC's, until OnDone
   std::shared_ptr<GenerateCall> self_;
   std::mutex mutex_;
   std::optional<GenerationChunk> pending_;  // guarded by mutex_, as the rest
@@ -210,15 +221,19 @@ class GenerateCall : public grpc::ServerWriteReactor<v1::GenerateResponse> {
 // first find their beginning in the prefix cache.
 class ScoreCall : public grpc::ServerWriteReactor<v1::ScoreResponse> {
  public:
-  ScoreCall(LlmService* service, const v1::ScoreRequest& request, absl::Time deadline)
-      : service_(service), logits_(request.logits()), deadline_(deadline) {
+  ScoreCall(LlmService* service, grpc::CallbackServerContext* context,
+            const v1::ScoreRequest& request)
+      : service_(service),
+        context_(context),
+        logits_(request.logits()),
+        deadline_(DeadlineOf(*context)) {
     tokens_.assign(request.tokens().begin(), request.tokens().end());
     last_ = request.last();
   }
 
-  static ScoreCall* Start(LlmService* service, const absl::Status& allowed,
-                          const v1::ScoreRequest& request, absl::Time deadline) {
-    const auto call = std::make_shared<ScoreCall>(service, request, deadline);
+  static ScoreCall* Start(LlmService* service, grpc::CallbackServerContext* context,
+                          const absl::Status& allowed, const v1::ScoreRequest& request) {
+    const auto call = std::make_shared<ScoreCall>(service, context, request);
     call->self_ = call;
     const int32_t rows = static_cast<int32_t>(call->tokens_.size()) - (call->logits_ ? 0 : 1);
     call->next_row_ = call->last_ > 0 ? std::max(rows - call->last_, 0) : 0;
@@ -233,7 +248,7 @@ class ScoreCall : public grpc::ServerWriteReactor<v1::ScoreResponse> {
       return call.get();
     }
     const absl::Status status = allowed.ok() ? call->StartWindow() : allowed;
-    if (!status.ok()) call->Finish(wire::ToGrpc(status));
+    if (!status.ok()) call->Finish(EndOf(context, status));
     return call.get();
   }
 
@@ -322,7 +337,7 @@ class ScoreCall : public grpc::ServerWriteReactor<v1::ScoreResponse> {
       StartWrite(&rows_.front());
     } else if (window_done_ && (!status_.ok() || next_row_ >= end_row_)) {
       finished_ = true;
-      Finish(wire::ToGrpc(status_));
+      Finish(EndOf(context_, status_));
     } else if (window_done_) {
       wants_window_ = true;
     }
@@ -331,10 +346,11 @@ class ScoreCall : public grpc::ServerWriteReactor<v1::ScoreResponse> {
   void End(const absl::Status& status) {
     const std::lock_guard lock(mutex_);
     if (std::exchange(finished_, true)) return;
-    Finish(wire::ToGrpc(status));
+    Finish(EndOf(context_, status));
   }
 
   LlmService* const service_;
+  grpc::CallbackServerContext* const context_;  // gRPC's, until OnDone
   const bool logits_;
   const absl::Time deadline_;
   std::vector<TokenId> tokens_;
@@ -450,8 +466,19 @@ grpc::ServerUnaryReactor* InferenceService::AnswerOnce(grpc::CallbackServerConte
   absl::Status status = MayGenerate(*context);
   if (status.ok()) status = work();
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(wire::ToGrpc(status));
+  reactor->Finish(EndOf(context, status));
   return reactor;
+}
+
+grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Begin(
+    grpc::CallbackServerContext* context, GenerationRequest request) {
+  request.deadline = DeadlineOf(*context);
+  request.client = AskerOf(*context);
+  const auto begin = [&](GenerationSink sink) -> absl::StatusOr<uint64_t> {
+    RETURN_IF_ERROR(MayGenerate(*context));
+    return service_->Generate(request, std::move(sink));
+  };
+  return GenerateCall::Start(service_, context, begin);
 }
 
 grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Generate(
@@ -464,12 +491,7 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Generate(
     request.prompt = TokenPrompt{std::vector<TokenId>(ids.begin(), ids.end())};
   }
   ReadOptions(message->options(), &request);
-  request.deadline = DeadlineOf(*context);
-  request.client = AskerOf(*context);
-  return GenerateCall::Start(service_, [&](GenerationSink sink) -> absl::StatusOr<uint64_t> {
-    RETURN_IF_ERROR(MayGenerate(*context));
-    return service_->Generate(request, std::move(sink));
-  });
+  return Begin(context, std::move(request));
 }
 
 grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Chat(
@@ -478,26 +500,22 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Chat(
   request.prompt =
       ChatPrompt{message->messages_json(), message->tools_json(), message->template_args_json()};
   ReadOptions(message->options(), &request);
-  request.deadline = DeadlineOf(*context);
-  request.client = AskerOf(*context);
-  return GenerateCall::Start(service_, [&](GenerationSink sink) -> absl::StatusOr<uint64_t> {
-    RETURN_IF_ERROR(MayGenerate(*context));
-    return service_->Generate(request, std::move(sink));
-  });
+  return Begin(context, std::move(request));
 }
 
 grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Resume(
     grpc::CallbackServerContext* context, const v1::ResumeRequest* message) {
   const auto from = static_cast<int32_t>(std::min<uint32_t>(message->from_token(), 1u << 30));
-  return GenerateCall::Start(service_, [&](GenerationSink sink) -> absl::StatusOr<uint64_t> {
-    RETURN_IF_ERROR(MayGenerate(*context));
-    return service_->Resume(message->request_id(), from, DeadlineOf(*context), std::move(sink));
-  });
+  return GenerateCall::Start(
+      service_, context, [&](GenerationSink sink) -> absl::StatusOr<uint64_t> {
+        RETURN_IF_ERROR(MayGenerate(*context));
+        return service_->Resume(message->request_id(), from, DeadlineOf(*context), std::move(sink));
+      });
 }
 
 grpc::ServerWriteReactor<v1::ScoreResponse>* InferenceService::Score(
     grpc::CallbackServerContext* context, const v1::ScoreRequest* request) {
-  return ScoreCall::Start(service_, MayGenerate(*context), *request, DeadlineOf(*context));
+  return ScoreCall::Start(service_, context, MayGenerate(*context), *request);
 }
 
 grpc::ServerUnaryReactor* InferenceService::Tokenize(grpc::CallbackServerContext* context,
@@ -572,13 +590,13 @@ grpc::ServerUnaryReactor* InferenceService::AnswerApart(
   if (allowed.ok() && apart_.size() >= kMaxApart)
     allowed = ResourceExhausted("{} calls of this kind are running already", kMaxApart);
   if (!allowed.ok()) {
-    reactor->Finish(wire::ToGrpc(allowed));
+    reactor->Finish(EndOf(context, allowed));
     return reactor;
   }
   const absl::Time deadline = std::min(DeadlineOf(*context), SteadyNow() + kLongestApart);
   Apart& call = apart_.emplace_back();
-  call.thread = std::jthread([&call, reactor, deadline, work = std::move(work)] {
-    reactor->Finish(wire::ToGrpc(work(deadline)));
+  call.thread = std::jthread([&call, context, reactor, deadline, work = std::move(work)] {
+    reactor->Finish(EndOf(context, work(deadline)));
     call.done = true;
   });
   return reactor;

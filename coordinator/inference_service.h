@@ -61,6 +61,9 @@ class InferenceService : public v1::Inference::CallbackService {
   absl::Status Allow(const grpc::CallbackServerContext& context,
                      std::initializer_list<wire::Role> roles) const;
   absl::Status MayGenerate(const grpc::CallbackServerContext& context) const;
+  // Of Generate and Chat, with the request as it was read.
+  grpc::ServerWriteReactor<v1::GenerateResponse>* Begin(grpc::CallbackServerContext* context,
+                                                        GenerationRequest request);
   template <typename Work>
   grpc::ServerUnaryReactor* AnswerOnce(grpc::CallbackServerContext* context, Work work) const;
 

@@ -17,6 +17,8 @@ namespace {
 
 using engine::TokenId;
 
+constexpr char kComeAgain[] = "grpc-retry-pushback-ms";
+
 // Answers by a thread a request: token 0, 1, 2, … each spelled by its number.
 class CountingService : public LlmService {
  public:
@@ -162,6 +164,7 @@ TEST_F(InferenceServiceTest, ErrorsKeepTheirCodeAndTheTextBeforeThem) {
   const grpc::Status refused = reader->Finish();
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(refused.error_message(), "max_tokens: -5, expected at least 0");
+  EXPECT_EQ(context.GetServerTrailingMetadata().count(kComeAgain), 0u);
 
   service_.fail = Unavailable("worker w1: lost");
   grpc::ClientContext second;
@@ -173,6 +176,7 @@ TEST_F(InferenceServiceTest, ErrorsKeepTheirCodeAndTheTextBeforeThem) {
   const grpc::Status lost = reader->Finish();
   EXPECT_EQ(lost.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(lost.error_message(), "worker w1: lost");
+  EXPECT_EQ(second.GetServerTrailingMetadata().count(kComeAgain), 1u);
 }
 
 TEST_F(InferenceServiceTest, ClientThatGoesAwayCancels) {

@@ -102,6 +102,7 @@ class Gateway(cluster.TestCase):
             time.sleep(0.01)
         status, headers, body = self.ask("POST", "/v1/completions", {"prompt": [3], "max_tokens": 1})
         self.assertEqual((status, headers["Retry-After"], body["error"]["type"]), (429, "1", "rate_limit_error"))
+        self.assert_fails(cluster.run("run", "--server", self.cluster.grpc, "--tokens", "3", "-n", 1), 75, "queue", "try again later")
         running.close(), connection.close()  # gives its place up
         waiting.join(60)
         self.assertFalse(waiting.is_alive())

@@ -1,6 +1,8 @@
-"""Many HTTP clients at once: 500 streams share the pipeline evenly, and a connection that waits costs little memory."""
+"""Many HTTP clients at once: 500 streams share the pipeline evenly, a connection that waits costs little memory, and who asks
+much does not keep others waiting."""
 import asyncio
 import json
+import re
 import resource
 import time
 import unittest
@@ -16,23 +18,65 @@ def share(values, part):
     return sorted(values)[int(part * (len(values) - 1))]
 
 
-class ManyClients(cluster.TestCase):
+class Clients(cluster.TestCase):
+    SEQUENCES = 1
+
     def setUp(self):
         super().setUp()
-        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         model = cluster.tiny_model(self.folder / "tiny.gguf")
-        self.cluster = cluster.Cluster(self.folder, model, context=64, sequences=STREAMS, http="127.0.0.1:0")
+        self.cluster = cluster.Cluster(self.folder, model, context=64, sequences=self.SEQUENCES, http="127.0.0.1:0")
         self.addCleanup(self.cluster.stop)
         self.address = self.cluster.coordinator.http.rsplit(":", 1)
 
-    async def ask(self, method, path, body=""):
+    async def ask(self, method, path, body="", key="none"):
         """Sends a request; its connection, with the head of the answer read."""
         reader, writer = await asyncio.open_connection(*self.address)
-        writer.write(f"{method} {path} HTTP/1.1\r\nHost: baton\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        writer.write(f"{method} {path} HTTP/1.1\r\nHost: baton\r\nAuthorization: Bearer {key}\r\n"
+                     f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
         head = await reader.readuntil(b"\r\n\r\n")
         self.assertTrue(head.startswith(b"HTTP/1.1 200"), head)
         return reader, writer
+
+
+class Turns(Clients):
+    ASKED = 50
+
+    async def answer(self, key):
+        body = json.dumps({"prompt": [3, 4, 5], "max_tokens": 50, "ignore_eos": True})
+        _, writer = await self.ask("POST", "/v1/completions", body, key)
+        writer.close()
+
+    async def waiting(self):
+        reader, writer = await self.ask("GET", "/metrics")
+        text = b""
+        while not (found := re.search(rb"^baton_sequences_waiting (\d+)$", text, re.MULTILINE)):
+            piece = await reader.read(65536)
+            self.assertTrue(piece, text)
+            text += piece
+        writer.close()
+        return int(found[1])
+
+    def test_who_asks_once_waits_for_one_of_who_asks_fifty_times(self):
+        async def both():
+            many = [asyncio.create_task(self.answer("many")) for _ in range(self.ASKED)]
+            while await self.waiting() < self.ASKED * 0.8:
+                self.assertFalse(all(task.done() for task in many), "they were answered before they waited")
+            before = sum(task.done() for task in many)
+            await self.answer("one")
+            passed = sum(task.done() for task in many) - before
+            await asyncio.gather(*many)
+            return passed
+
+        self.assertLess(asyncio.run(both()), self.ASKED / 5)
+
+
+class ManyClients(Clients):
+    SEQUENCES = STREAMS
+
+    def setUp(self):
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        super().setUp()
 
     async def stream(self, seed):
         """The pauses between the events of one answer, in seconds."""

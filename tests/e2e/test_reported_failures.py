@@ -67,24 +67,36 @@ class ClientsGoAway(cluster.TestCase):
             time.sleep(0.02)
         self.assertEqual(counts, wanted)
 
-    def cancelled(self):
+    def metric(self, name):
         connection = http.client.HTTPConnection(self.http, timeout=30)
         with contextlib.closing(connection):
             connection.request("GET", "/metrics")
             text = connection.getresponse().read().decode()
-        found = re.search(r'baton_requests_finished_total\{reason="cancelled"\} (\d+)', text)
+        found = re.search(rf"^{re.escape(name)} (\d+)$", text, re.MULTILINE)
         return int(found[1]) if found else 0
+
+    def cancelled(self):
+        return self.metric('baton_requests_finished_total{reason="cancelled"}')
+
+    def assert_idle(self):
+        """What was cancelled holds nothing, and no more steps than those on their way are computed for it."""
+        self.wait_counts(running=0, waiting=0)
+        self.assertEqual(self.metric("baton_kv_blocks_used"), 0)
+        steps = self.metric("baton_micro_batches_total")
+        time.sleep(0.2)
+        self.assertLessEqual(self.metric("baton_micro_batches_total"), steps + len(self.made.workers))
 
     def test_one_that_waits_and_one_that_reads(self):
         running = self.open([3, 4], 3000)
         running.events(3)
         queued = self.open([5, 6], 100)
         self.wait_counts(running=1, waiting=1)
+        self.assertGreater(self.metric("baton_kv_blocks_used"), 0)
         queued.close()
         self.wait_counts(running=1, waiting=0)
         self.assertEqual(running.events(20), 20)  # untouched
         running.close()
-        self.wait_counts(running=0, waiting=0)
+        self.assert_idle()
         self.assertEqual(self.cancelled(), 2)
         self.assertGreater(self.open([7], 5).events(), 0)
 
@@ -92,7 +104,7 @@ class ClientsGoAway(cluster.TestCase):
         long = self.open([3 + i % 200 for i in range(8000)], 10)
         self.wait_counts(running=1, waiting=0)
         long.close()
-        self.wait_counts(running=0, waiting=0)
+        self.assert_idle()
         self.assertEqual(self.cancelled(), 1)
         self.assertGreater(self.open([7], 5).events(), 0)
 
