@@ -6,29 +6,26 @@ measures them. Prints a table, writes --json and --plot. Needs root; leaves no n
 
     scripts/bench_links.py MODEL --baton build/release/baton --delays 0.05,1,5,20 --mbit 100
 """
-import argparse
 import contextlib
 import json
-import os
 import pathlib
-import signal
 import subprocess
 import sys
-import tempfile
+
+import local_cluster
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 LEFT, RIGHT = "baton-left", "baton-right"
 LEFT_ADDRESS, RIGHT_ADDRESS = "10.97.0.1", "10.97.0.2"
 PORT = 21900
-PATIENCE_S = 120
 
 
 def ip(*words):
     subprocess.run(["ip", *words], check=True)
 
 
-def inside(namespace, *words):
-    return ["ip", "netns", "exec", namespace, *map(str, words)]
+def inside(namespace):
+    return ("ip", "netns", "exec", namespace)
 
 
 @contextlib.contextmanager
@@ -44,62 +41,20 @@ def namespaces():
             subprocess.run(["ip", "netns", "delete", name], check=False)
 
 
-@contextlib.contextmanager
-def running(words, line, env=None):
-    """A process in the background, from the moment it prints a line that begins so."""
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
-    try:
-        said = []
-        for text in process.stdout:
-            said.append(text)
-            if text.startswith(line):
-                break
-        else:
-            raise SystemExit("".join(said))
-        yield process
-    finally:
-        process.send_signal(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(10)
-        process.kill()
-        process.wait()
-
-
-def topology(args):
-    return f"""model: {args.model}
-context: 1024
-sequences: {args.streams}
-insecure: true
-speculation: false
-journal: "off"
-listen:
-  grpc: {LEFT_ADDRESS}:{PORT}
-workers:
-  - {{name: near, address: "{LEFT_ADDRESS}:{PORT + 1}", threads: 1, layers: {args.layers[0]}}}
-  - {{name: far, address: "{RIGHT_ADDRESS}:{PORT + 2}", threads: 1, layers: {args.layers[1]}}}
-"""
-
-
-def measure(args, delay_ms, folder):
+def measure(args, delay_ms):
     """One link: what is predicted, what is seen."""
-    file = pathlib.Path(folder) / "topology.yaml"
-    file.write_text(topology(args))
-    env = os.environ | {"XDG_STATE_HOME": str(pathlib.Path(folder) / f"state-{delay_ms}")}
-    worker = lambda where, address, name: inside(
-        where, args.baton, "worker", "--listen", address, "--name", name, "--models", args.model.parent, "--threads", 1, "--insecure")
+    settings = f"context: 1024\nsequences: {args.streams}\ninsecure: true\nspeculation: false\njournal: \"off\"\n"
+    workers = [local_cluster.Worker(layers=layers, listen=f"{address}:{PORT + 1}", flags=("--insecure",), inside=inside(where))
+               for layers, address, where in zip(args.layers, (LEFT_ADDRESS, RIGHT_ADDRESS), (LEFT, RIGHT))]
+    link = (sys.executable, SCRIPTS / "slow_link.py", LEFT, f"{LEFT_ADDRESS}/24", RIGHT, f"{RIGHT_ADDRESS}/24", "--delay-ms", delay_ms,
+            "--mbit", args.mbit)
     with contextlib.ExitStack() as stack:
-        start = lambda words, line: stack.enter_context(running(words, line, env))
-        start([sys.executable, str(SCRIPTS / "slow_link.py"), LEFT, f"{LEFT_ADDRESS}/24", RIGHT, f"{RIGHT_ADDRESS}/24",
-               "--delay-ms", str(delay_ms), "--mbit", str(args.mbit)], "up")
-        start(worker(LEFT, f"{LEFT_ADDRESS}:{PORT + 1}", "near"), "ready")
-        start(worker(RIGHT, f"{RIGHT_ADDRESS}:{PORT + 2}", "far"), "ready")
-        start(inside(LEFT, args.baton, "serve", "-f", file), "ready")
-        run = lambda *words: json.loads(subprocess.run(inside(LEFT, args.baton, *words, "--json"), env=env, check=True,
-                                                       capture_output=True, timeout=PATIENCE_S).stdout)
-        load = ("bench", "--server", f"{LEFT_ADDRESS}:{PORT}", "--clients", args.streams, "--prompt", 8, "--no-speculation")
-        run(*load, "--requests", args.streams, "--output", 8)
-        seen = run(*load, "--requests", args.streams, "--output", args.tokens)
-        plan = run("plan", "-f", file)
+        stack.enter_context(local_cluster.started(link, "up"))
+        cluster = local_cluster.Cluster(stack, args, workers, settings, f"{LEFT_ADDRESS}:{PORT}", inside(LEFT))
+        load = ("--clients", args.streams, "--requests", args.streams, "--prompt", 8, "--no-speculation")
+        cluster.bench(*load, "--output", 8)
+        seen = cluster.bench(*load, "--output", args.tokens)
+        plan = cluster.ask("plan", "-f", cluster.file)
     return {"delay_ms": delay_ms, "predicted": plan["predicted"]["tokens_per_s"], "measured": seen["tokens_per_s"],
             "tbt_p50_ms": seen["tbt_ms"]["p50"], "bubbles": [s["bubble_share"] for s in seen["stages"]]}
 
@@ -127,9 +82,7 @@ def plot(rows):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", type=lambda p: pathlib.Path(p).resolve())
-    parser.add_argument("--baton", default="baton", type=lambda p: pathlib.Path(p).resolve() if "/" in p else p)
+    parser = local_cluster.parser(__doc__)
     parser.add_argument("--delays", default="0.05,1,5,20", help="milliseconds, one way")
     parser.add_argument("--mbit", type=float, default=100)
     parser.add_argument("--streams", type=int, default=8)
@@ -140,13 +93,12 @@ def main():
     args = parser.parse_args()
     rows = []
     print(f"{'delay':>8} {'predicted':>10} {'measured':>10} {'ratio':>7} {'between tokens p50':>20}")
-    with tempfile.TemporaryDirectory(prefix="baton-links-") as folder:
-        for delay in map(float, args.delays.split(",")):
-            with namespaces():
-                row = measure(args, delay, folder)
-            rows.append(row)
-            print(f"{delay:>6g}ms {row['predicted']:>10.1f} {row['measured']:>10.1f} {row['measured'] / row['predicted']:>7.2f}"
-                  f" {row['tbt_p50_ms']:>17.1f} ms", flush=True)
+    for delay in map(float, args.delays.split(",")):
+        with namespaces():
+            row = measure(args, delay)
+        rows.append(row)
+        print(f"{delay:>6g}ms {row['predicted']:>10.1f} {row['measured']:>10.1f} {row['measured'] / row['predicted']:>7.2f}"
+              f" {row['tbt_p50_ms']:>17.1f} ms", flush=True)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n")
     if args.plot:

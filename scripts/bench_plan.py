@@ -7,22 +7,18 @@ further off than --within.
 
     scripts/bench_plan.py MODEL --baton build/release/baton
 """
-import argparse
 import contextlib
+import functools
 import json
-import os
 import pathlib
 import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 
-from soak import server
+import local_cluster
 
 SLOW_PERIOD_S = 0.02
-PATIENCE_S = 300
 # Threads of each worker, and the share of time that it may run.
 CASES = {
     "two alike": [(1, 1), (1, 1)],
@@ -55,35 +51,22 @@ def slowed(process, share):
             thread.join()
 
 
-def measure(args, workers, folder):
-    env = os.environ | {"XDG_STATE_HOME": str(folder / "state")}
-    run = lambda *words: json.loads(subprocess.run([str(w) for w in (args.baton, *words, "--json")], env=env, check=True,
-                                                   capture_output=True, timeout=PATIENCE_S).stdout)
+def measure(args, case):
+    workers = [local_cluster.Worker(threads, around=functools.partial(slowed, share=share)) for threads, share in case]
+    settings = f"context: 1024\nsequences: {args.streams}\nspeculation: false\njournal: \"off\"\n"
     with contextlib.ExitStack() as stack:
-        text = (f"model: {args.model}\ncontext: 1024\nsequences: {args.streams}\nspeculation: false\njournal: \"off\"\n"
-                "listen:\n  grpc: 127.0.0.1:0\nworkers:\n")
-        for i, (threads, share) in enumerate(workers):
-            worker = stack.enter_context(server([args.baton, "worker", "--listen", "127.0.0.1:0", "--name", f"w{i}", "--models",
-                                                 args.model.parent, "--threads", threads], env))
-            stack.enter_context(slowed(worker, share))
-            text += f"  - {{name: w{i}, address: \"{worker.address}\", threads: {threads}}}\n"
-        file = folder / "topology.yaml"
-        file.write_text(text)
-        serve = stack.enter_context(server([args.baton, "serve", "-f", file], env))
-        plan = run("plan", "-f", file)
-        ask = lambda clients: run("bench", "--server", serve.address, "--clients", clients, "--requests", clients, "--prompt", 8,
-                                  "--output", args.tokens, "--no-speculation")["tbt_ms"]["mean"]
-        ask(args.streams)  # first touch
-        many, one = ask(args.streams), ask(1)
+        cluster = local_cluster.Cluster(stack, args, workers, settings)
+        plan = cluster.ask("plan", "-f", cluster.file)
+        rate = lambda streams: cluster.tokens_per_s(streams, "--prompt", 8, "--output", args.tokens)
+        rate(args.streams)  # first touch
+        many, one = rate(args.streams), rate(1)
     return {"layers": [s["layers"]["end"] - s["layers"]["begin"] for s in plan["stages"]],
-            "predicted": plan["predicted"]["tokens_per_s"], "measured": args.streams * 1000 / many,
-            "predicted_one": 1000 / plan["predicted"]["latency_ms_per_token"], "measured_one": 1000 / one}
+            "predicted": plan["predicted"]["tokens_per_s"], "measured": many,
+            "predicted_one": 1000 / plan["predicted"]["latency_ms_per_token"], "measured_one": one}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", type=lambda p: pathlib.Path(p).resolve())
-    parser.add_argument("--baton", default="baton", type=lambda p: pathlib.Path(p).resolve() if "/" in p else p)
+    parser = local_cluster.parser(__doc__)
     parser.add_argument("--streams", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=48, help="of each answer")
     parser.add_argument("--within", type=float, default=0.15)
@@ -93,8 +76,7 @@ def main():
     rows, worst = {}, 0.0
     print(f"{'':>26} {'layers':>12} {'predicted':>10} {'measured':>10} {'ratio':>6}   {'one stream':>10} {'measured':>10} {'ratio':>6}")
     for name in args.cases.split(","):
-        with tempfile.TemporaryDirectory(prefix="baton-plan-") as folder:
-            row = rows[name] = measure(args, CASES[name], pathlib.Path(folder))
+        row = rows[name] = measure(args, CASES[name])
         ratios = [row["measured"] / row["predicted"], row["measured_one"] / row["predicted_one"]]
         worst = max(worst, *(abs(r - 1) for r in ratios))
         print(f"{name:>26} {'+'.join(map(str, row['layers'])):>12} {row['predicted']:>10.1f} {row['measured']:>10.1f} {ratios[0]:>6.2f}"
