@@ -4,7 +4,7 @@
 usage: chaos.py [--seed N] [--quick] [--minutes N] [SCENARIO ...]       BATON_BIN and BATON_TINY_MODEL as in tests/e2e/cluster.py
 
 Every choice comes from the seed, which is printed. Each scenario prints one line of figures; the exit code is 1 if one fell
-short. --quick is what the test suite runs, in half a minute; without it the figures are those of docs/reliability.md.
+short. --quick is what the test suite runs, in a minute and a half; without it the figures are those of docs/reliability.md.
 The soak runs only where it is named.
 """
 import argparse
