@@ -3,6 +3,7 @@
 #include "kernels/cpu/avx512/panel_ops.h"
 // The order matters: sums of tiles are added up by panel_ops.h.
 #include "kernels/cpu/amx/sweep_tiles.h"
+#include "kernels/cpu/fill_matmul.h"
 
 namespace baton::kernels {
 namespace {
@@ -45,10 +46,7 @@ int64_t MultiplyRegisters(int64_t rounds) {
 void FillAmx(KernelSet& set) {
   FillAvx512(below);
   set.name = "amx";
-#define BATON_FILL_MATMUL(Block) set.matmul[static_cast<int>(Block::kType)] = MatMul<Block>;
-  BATON_FOR_EACH_BLOCK32(BATON_FILL_MATMUL)
-  BATON_FOR_EACH_SUPER_BLOCK(BATON_FILL_MATMUL)
-#undef BATON_FILL_MATMUL
+  FillIntegerMatMuls(set, []<typename Block>() { return MatMul<Block>; });
 #ifdef __AMX_INT8__
   set.multiply_registers = MultiplyRegisters;
 #endif

@@ -5,6 +5,7 @@
 #include "kernels/cpu/avx512/panel_ops.h"
 // The order matters: panels are multiplied by panel_ops.h.
 #include "kernels/cpu/avx2/matmul.h"
+#include "kernels/cpu/fill_matmul.h"
 
 namespace baton::kernels {
 namespace {
@@ -28,10 +29,7 @@ int64_t MultiplyRegisters(int64_t rounds) {
 
 void FillAvx512(KernelSet& set) {
   set.name = "avx512";
-#define BATON_FILL_MATMUL(Block) FillIntegerMatMul<Block>(set);
-  BATON_FOR_EACH_BLOCK32(BATON_FILL_MATMUL)
-  BATON_FOR_EACH_SUPER_BLOCK(BATON_FILL_MATMUL)
-#undef BATON_FILL_MATMUL
+  FillIntegerMatMuls(set, []<typename Block>() { return IntegerMatMul<Block>; });
 #ifdef __AVX512VNNI__
   set.multiply_registers = MultiplyRegisters;
 #endif

@@ -4,6 +4,7 @@
 #include "kernels/cpu/avx2/super_block_terms.h"
 #include "kernels/cpu/avx_vnni/panel_ops.h"
 // The order matters: panels are multiplied by panel_ops.h.
+#include "kernels/cpu/fill_matmul.h"
 #include "kernels/cpu/panel.h"
 
 namespace baton::kernels {
@@ -37,10 +38,7 @@ int64_t MultiplyRegisters(int64_t rounds) {
 void FillAvxVnni(KernelSet& set) {
   FillAvx2(below);
   set.name = "avx_vnni";
-#define BATON_FILL_MATMUL(Block) set.matmul[static_cast<int>(Block::kType)] = MatMul<Block>;
-  BATON_FOR_EACH_BLOCK32(BATON_FILL_MATMUL)
-  BATON_FOR_EACH_SUPER_BLOCK(BATON_FILL_MATMUL)
-#undef BATON_FILL_MATMUL
+  FillIntegerMatMuls(set, []<typename Block>() { return MatMul<Block>; });
 #ifdef __AVXVNNI__
   set.multiply_registers = MultiplyRegisters;
 #endif

@@ -3,6 +3,7 @@
 #include "kernels/cpu/neon/panel_ops.h"
 // The order matters: what follows is written over Lanes and panel_ops.h.
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/fill_matmul.h"
 #include "kernels/cpu/float_matmul.h"
 #include "kernels/cpu/float_ops.h"
 #include "kernels/cpu/panel.h"
@@ -29,10 +30,7 @@ void FillNeon(KernelSet& set) {
   FillFloatOps(set);
   FillAttention(set);
   FillFloatMatMul(set);
-#define BATON_FILL_MATMUL(Block) set.matmul[static_cast<int>(Block::kType)] = PanelMatMul<Block>;
-  BATON_FOR_EACH_BLOCK32(BATON_FILL_MATMUL)
-  BATON_FOR_EACH_SUPER_BLOCK(BATON_FILL_MATMUL)
-#undef BATON_FILL_MATMUL
+  FillIntegerMatMuls(set, []<typename Block>() { return PanelMatMul<Block>; });
   set.multiply_registers = MultiplyRegisters;
 }
 

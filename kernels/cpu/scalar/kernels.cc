@@ -2,6 +2,7 @@
 #include "kernels/cpu/scalar/lanes.h"
 // The order matters: what follows is written over Lanes.
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/fill_matmul.h"
 #include "kernels/cpu/float_matmul.h"
 #include "kernels/cpu/float_ops.h"
 #include "kernels/kernel_set.h"
@@ -98,10 +99,7 @@ void FillScalar(KernelSet& set) {
   FillFloatOps(set);
   FillAttention(set);
   FillFloatMatMul(set);
-#define BATON_FILL_INTEGER(Block) set.matmul[static_cast<int>(Block::kType)] = IntegerMatMul<Block>;
-  BATON_FOR_EACH_BLOCK32(BATON_FILL_INTEGER)
-  BATON_FOR_EACH_SUPER_BLOCK(BATON_FILL_INTEGER)
-#undef BATON_FILL_INTEGER
+  FillIntegerMatMuls(set, []<typename Block>() { return IntegerMatMul<Block>; });
 #define BATON_FILL_UNPACK(Block) set.unpack_row[static_cast<int>(Block::kType)] = UnpackRow<Block>;
   BATON_FOR_EACH_BLOCK(BATON_FILL_UNPACK)
 #undef BATON_FILL_UNPACK
