@@ -186,9 +186,10 @@ absl::Status BpeEncoder::ReadMerges(const Metadata& metadata) {
     std::string character;
     AppendByteCharacter(static_cast<uint8_t>(byte), character);
     byte_symbols_[byte] = symbols.Find(character);
-    byte_tokens_[byte] = spec_.spelling == TokenSpelling::kByteCharacters
-                             ? vocabulary_.Find(character)
-                             : vocabulary_.FindByte(static_cast<uint8_t>(byte));
+    byte_tokens_.Set(static_cast<uint8_t>(byte),
+                     spec_.spelling == TokenSpelling::kByteCharacters
+                         ? vocabulary_.Find(character)
+                         : vocabulary_.FindByte(static_cast<uint8_t>(byte)));
   }
   return absl::OkStatus();
 }
@@ -269,15 +270,8 @@ void BpeEncoder::AppendSymbol(Symbol symbol, std::string_view bytes,
                               std::vector<TokenId>& ids) const {
   if (symbol < static_cast<Symbol>(vocabulary_.size())) {
     ids.push_back(static_cast<TokenId>(symbol));
-    return;
-  }
-  for (const char byte : bytes) {
-    const TokenId id = byte_tokens_[static_cast<uint8_t>(byte)];
-    if (id != kNoToken) {
-      ids.push_back(id);
-    } else if (unknown_ != kNoToken) {
-      ids.push_back(unknown_);
-    }
+  } else {
+    byte_tokens_.Append(bytes, ids);
   }
 }
 

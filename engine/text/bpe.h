@@ -12,6 +12,7 @@
 
 #include "engine/base/status.h"
 #include "engine/gguf/metadata.h"
+#include "engine/text/byte_tokens.h"
 #include "engine/text/fragment_encoder.h"
 #include "engine/text/pre_tokenizer.h"
 #include "engine/text/vocabulary.h"
@@ -48,7 +49,7 @@ class BpeEncoder final : public FragmentEncoder {
       : vocabulary_(vocabulary),
         spec_(spec),
         pre_tokenizer_(std::move(pre_tokenizer)),
-        unknown_(unknown) {}
+        byte_tokens_(unknown) {}
   absl::Status ReadMerges(const Metadata& metadata);
   void AddMerge(uint64_t pair, uint32_t rank, Symbol merged);
   const Merge* FindMerge(Symbol left, Symbol right) const;
@@ -60,10 +61,9 @@ class BpeEncoder final : public FragmentEncoder {
   const Vocabulary& vocabulary_;
   const PreTokenizerSpec& spec_;
   PreTokenizer pre_tokenizer_;
-  TokenId unknown_;
   std::array<Symbol, 256> byte_symbols_{};  // kByteCharacters only
-  std::array<TokenId, 256> byte_tokens_{};  // a byte that no symbol covers
-  std::vector<Merge> merges_;               // open addressing, a power of two
+  ByteTokens byte_tokens_;
+  std::vector<Merge> merges_;  // open addressing, a power of two
 };
 
 }  // namespace baton::engine

@@ -100,11 +100,12 @@ class SpmEncoder::Joiner {
 };
 
 SpmEncoder::SpmEncoder(const Vocabulary& vocabulary, TokenId unknown)
-    : vocabulary_(vocabulary), unknown_(unknown) {
+    : vocabulary_(vocabulary), byte_tokens_(unknown) {
   for (int byte = 0; byte < 256; ++byte) {
     const char character = static_cast<char>(byte);
     const TokenId id = vocabulary.FindByte(static_cast<uint8_t>(byte));
-    byte_tokens_[byte] = id != kNoToken ? id : vocabulary.Find(std::string_view(&character, 1));
+    byte_tokens_.Set(static_cast<uint8_t>(byte),
+                     id != kNoToken ? id : vocabulary.Find(std::string_view(&character, 1)));
   }
   for (TokenId id = 0; id < vocabulary.size(); ++id) {
     const std::string_view text = vocabulary.text(id);
@@ -153,15 +154,8 @@ void SpmEncoder::EncodeWord(std::string_view word, Joiner& joiner,
     const std::string_view characters = word.substr(piece.begin, piece.bytes);
     if (const TokenId id = vocabulary_.Find(characters); id != kNoToken) {
       ids.push_back(id);
-      continue;
-    }
-    for (const char byte : characters) {
-      const TokenId id = byte_tokens_[static_cast<uint8_t>(byte)];
-      if (id != kNoToken) {
-        ids.push_back(id);
-      } else if (unknown_ != kNoToken) {
-        ids.push_back(unknown_);
-      }
+    } else {
+      byte_tokens_.Append(characters, ids);
     }
   }
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/base/token_id.h"
+#include "engine/text/byte_tokens.h"
 #include "engine/text/fragment_encoder.h"
 #include "engine/text/vocabulary.h"
 
@@ -26,8 +27,7 @@ class SpmEncoder final : public FragmentEncoder {
   void EncodeWord(std::string_view word, Joiner& joiner, std::vector<TokenId>& ids) const;
 
   const Vocabulary& vocabulary_;
-  TokenId unknown_;
-  std::array<TokenId, 256> byte_tokens_{};
+  ByteTokens byte_tokens_;
   std::array<bool, 256> stands_before_space_{};  // bytes that some token has directly before "▁"
 };
 
