@@ -11,6 +11,7 @@
 #include "cli/exit_code.h"
 #include "cli/generation_flags.h"
 #include "cli/output.h"
+#include "engine/base/json.h"
 
 namespace baton::cli {
 namespace {
@@ -75,7 +76,7 @@ class Conversation {
     messages.push_back({{"role", "user"}, {"content", text}});
     ASSIGN_OR_RETURN(coordinator::GenerationRequest request, MakeRequest(flags_.generation));
     request.prompt = coordinator::ChatPrompt{
-        .messages_json = JsonText(messages), .tools_json = {}, .template_args_json = {}};
+        .messages_json = engine::JsonText(messages), .tools_json = {}, .template_args_json = {}};
     auto answer = ReadAnswer(
         service_, request, [](std::string_view piece) { return Print(piece); }, watch_);
     watch_.OnSignal(RemindHowToLeave);

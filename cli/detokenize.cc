@@ -10,6 +10,7 @@
 #include "cli/json_lines.h"
 #include "cli/output.h"
 #include "cli/vocabulary_model.h"
+#include "engine/base/json.h"
 
 namespace baton::cli {
 namespace {
@@ -43,7 +44,7 @@ absl::StatusOr<std::vector<engine::TokenId>> IdsField(const nlohmann::ordered_js
   std::vector<engine::TokenId> ids;
   for (const auto& id : *field) {
     if (!id.is_number_integer() || id < 0 || id > INT32_MAX)
-      return InvalidArgument("ids: got {}, expected token ids", JsonText(id));
+      return InvalidArgument("ids: got {}, expected token ids", engine::JsonText(id));
     ids.push_back(id.get<engine::TokenId>());
   }
   return ids;

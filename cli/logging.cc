@@ -8,6 +8,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "engine/base/json.h"
+
 namespace baton::cli {
 namespace {
 
@@ -21,8 +23,7 @@ class JsonFormatter : public spdlog::formatter {
         {"time", since_epoch.count()},
         {"level", std::string(level.data(), level.size())},
         {"message", std::string(message.payload.data(), message.payload.size())}};
-    const std::string text =
-        line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    const std::string text = engine::JsonText(line) + "\n";
     out.append(text.data(), text.data() + text.size());
   }
   std::unique_ptr<spdlog::formatter> clone() const override {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/gguf_json.h"
-#include "cli/output.h"
+#include "engine/base/json.h"
 #include "engine/base/quote.h"
 
 namespace baton::cli {
@@ -131,7 +131,7 @@ std::string Count(uint64_t number) {
 }
 
 std::string ScalarText(const Json& value, ReportOptions options) {
-  if (!value.is_string()) return JsonText(value);
+  if (!value.is_string()) return engine::JsonText(value);
   return fmt::format("\"{}\"", Shortened(value.get_ref<const std::string&>(), options));
 }
 

@@ -20,13 +20,10 @@ absl::Status Print(std::string_view text) {
   return absl::OkStatus();
 }
 
-std::string JsonText(const nlohmann::ordered_json& document) {
-  return document.dump(-1, ' ', /*ensure_ascii=*/true,
-                       nlohmann::ordered_json::error_handler_t::replace);
-}
-
 absl::Status PrintJson(const nlohmann::ordered_json& document) {
-  return Print(JsonText(document) + "\n");
+  return Print(document.dump(-1, ' ', /*ensure_ascii=*/true,
+                             nlohmann::ordered_json::error_handler_t::replace) +
+               "\n");
 }
 
 absl::StatusOr<std::string> ReadStdin(size_t limit_bytes) {

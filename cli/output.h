@@ -12,7 +12,6 @@ absl::Status Print(std::string_view text);  // and flushes
 // One document and a line end, in ASCII: some readers take U+2028 for a line end. Text that is not
 // UTF-8 becomes U+FFFD.
 absl::Status PrintJson(const nlohmann::ordered_json& document);
-std::string JsonText(const nlohmann::ordered_json& document);  // on one line
 
 // All bytes of stdin. Up to `limit_bytes`, else ResourceExhausted… as bad data.
 absl::StatusOr<std::string> ReadStdin(size_t limit_bytes = size_t{1} << 30);

@@ -11,6 +11,7 @@
 #include "cli/flag_values.h"
 #include "cli/generation_flags.h"
 #include "cli/output.h"
+#include "engine/base/json.h"
 #include "engine/base/steady_time.h"
 
 namespace baton::cli {
@@ -35,7 +36,7 @@ std::string MessagesJson(const std::string& system, const std::string& user) {
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
   if (!system.empty()) messages.push_back({{"role", "system"}, {"content", system}});
   messages.push_back({{"role", "user"}, {"content", user}});
-  return JsonText(messages);
+  return engine::JsonText(messages);
 }
 
 absl::Status SetPrompt(const RunFlags& flags, coordinator::LlmService& service,

@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "engine/base/json.h"
+
 namespace baton::coordinator {
 
 using engine::SamplingParams;
@@ -103,13 +105,12 @@ std::optional<OpenRequest> FromJson(const Json& json) {
   }
 }
 
-std::string ToLine(const Json& json) {
-  return json.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
-}
+std::string ToLine(const Json& json) { return engine::JsonText(json) + "\n"; }
 
 void ReadLine(std::string_view line, std::unordered_map<std::string, OpenRequest>* open) {
-  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return;
+  const absl::StatusOr<Json> parsed = engine::ParseJson(line, "journal");
+  if (!parsed.ok() || !parsed->is_object()) return;
+  const Json& json = *parsed;
   if (const auto id = json.find("open"); id != json.end() && id->is_string()) {
     std::optional<OpenRequest> request = FromJson(json);
     if (request && request->prompt.size() + request->answer.size() <= kMaxTokens) {
@@ -157,8 +158,10 @@ std::unordered_map<std::string, OpenRequest> ReadJournal(std::string_view journa
       ReadLine(line, &open);
       continue;
     }
-    const Json first = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!first.is_object() || first.value("model", Json()) != Json(fingerprint)) return open;
+    const absl::StatusOr<Json> first = engine::ParseJson(line, "journal");
+    if (!first.ok() || !first->is_object()) return open;
+    const auto model = first->find("model");
+    if (model == first->end() || *model != Json(fingerprint)) return open;
     known_model = true;
   }
 }

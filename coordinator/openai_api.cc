@@ -16,10 +16,8 @@ constexpr size_t kMaxChoices = 16;
 // ---- bodies to requests
 
 absl::Status WrongType(std::string_view name, const Json& value, std::string_view expected) {
-  return InvalidArgument(
-      "{}: got {} {}, expected {}", name, value.type_name(),
-      value.is_primitive() ? value.dump(-1, ' ', false, Json::error_handler_t::replace) : "",
-      expected);
+  return InvalidArgument("{}: got {} {}, expected {}", name, value.type_name(),
+                         value.is_primitive() ? engine::JsonText(value) : "", expected);
 }
 
 absl::Status ReadFloat(std::string_view name, const Json& value, float* to) {

@@ -35,7 +35,7 @@ void DescribeTools(const nlohmann::ordered_json& tools, nlohmann::ordered_json* 
       "You may call these functions. To call one, answer with nothing but a JSON object "
       "{\"name\": its name, \"arguments\": {…}}.\n";
   for (const auto& tool : tools) {
-    text += tool.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    text += engine::JsonText(tool) + "\n";
   }
   auto& first = messages->front();
   if (first["role"] == "system" && first.contains("content") && first["content"].is_string()) {

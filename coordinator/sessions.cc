@@ -105,7 +105,7 @@ absl::Status Sessions::Write(const std::string& name, const Saved& saved) const 
                      {"messages", saved.dialogue.messages_json},
                      {"saved_tokens", saved.num_tokens},
                      {"key", saved.key}};
-  file->stream() << json.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+  file->stream() << engine::JsonText(json) << "\n";
   return file->Commit();
 }
 
@@ -318,7 +318,7 @@ absl::StatusOr<GenerationRequest> NextTurn(
     ASSIGN_OR_RETURN(const Json more, engine::ParseJson(chat->messages_json, "messages"));
     if (!more.is_array()) return InvalidArgument("messages: expected an array");
     messages.insert(messages.end(), more.begin(), more.end());
-    chat->messages_json = messages.dump(-1, ' ', false, Json::error_handler_t::replace);
+    chat->messages_json = engine::JsonText(messages);
     return request;
   }
   std::vector<TokenId> next;
@@ -342,7 +342,7 @@ Dialogue AfterTurn(const GenerationRequest& turn, std::vector<TokenId> tokens,
   auto messages = engine::ParseJson(chat->messages_json, "messages");
   if (!messages.ok() || !messages->is_array()) return after;
   messages->push_back({{"role", "assistant"}, {"content", answer}});
-  after.messages_json = messages->dump(-1, ' ', false, Json::error_handler_t::replace);
+  after.messages_json = engine::JsonText(*messages);
   return after;
 }
 

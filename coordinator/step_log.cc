@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "coordinator/running_mean.h"
+#include "engine/base/json.h"
 
 namespace baton::coordinator {
 namespace {
@@ -161,10 +162,10 @@ std::string TraceToJson(const StepLog::Request& request,
   }
   span(0, 0, fmt::format("request {}", request.id), request.opened, last,
        {{"request_id", request.id}, {"client_id", request.client_id}});
-  return Json{{"traceEvents", std::move(events)},
-              {"displayTimeUnit", "ms"},
-              {"otherData", {{"request_id", request.id}, {"client_id", request.client_id}}}}
-      .dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+  return engine::JsonText(
+      {{"traceEvents", std::move(events)},
+       {"displayTimeUnit", "ms"},
+       {"otherData", {{"request_id", request.id}, {"client_id", request.client_id}}}});
 }
 
 }  // namespace baton::coordinator

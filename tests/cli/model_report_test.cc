@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/output.h"
+#include "engine/base/json.h"
 #include "engine/gguf/gguf_writer.h"
 #include "tests/support/temp_dir.h"
 
@@ -42,7 +42,7 @@ class ModelReportTest : public ::testing::Test {
 };
 
 TEST_F(ModelReportTest, Json) {
-  const Json json = Json::parse(JsonText(ModelJson(*model_, absl::OkStatus(), {})));
+  const Json json = Json::parse(engine::JsonText(ModelJson(*model_, absl::OkStatus(), {})));
   const engine::TensorInfo& b = model_->tensors()[1];
   EXPECT_EQ(json["file"], dir_.File("tiny.gguf"));
   EXPECT_EQ(json["parts"][0]["bytes"], model_->total_bytes());

@@ -82,6 +82,7 @@ TEST_F(OpenRequestsTest, AbandonedOnesAreKeptForAWhile) {
 TEST_F(OpenRequestsTest, DamagedJournalsAreReadAsFarAsTheyGo) {
   const std::string whole = JournalOpenLine("a", Request(1));
   const std::string model = "{\"model\":\"model\"}\n";
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
   struct Case {
     std::string text;
     bool found;
@@ -95,6 +96,8 @@ TEST_F(OpenRequestsTest, DamagedJournalsAreReadAsFarAsTheyGo) {
       {model + whole + "{\"of\":\"a\",\"token\":\"x\"}\n", true},
       {whole, false},
       {"{\"model\":\"other\"}\n" + whole, false},
+      {"{\"model\":" + deep + "}\n" + whole, false},
+      {model + "{\"open\":\"a\",\"prompt\":" + deep + "}\n" + whole, true},
       {std::string("\0\xff\n", 3) + whole, false},
       {"", false},
   };
@@ -103,7 +106,7 @@ TEST_F(OpenRequestsTest, DamagedJournalsAreReadAsFarAsTheyGo) {
     std::ofstream(path(), std::ios::binary) << test.text;
     const auto requests = Open();
     ASSERT_NE(requests, nullptr);
-    EXPECT_EQ(requests->Take("a").has_value(), test.found) << test.text;
+    EXPECT_EQ(requests->Take("a").has_value(), test.found) << test.text.substr(0, 200);
     requests->Ended("a");
   }
 }
