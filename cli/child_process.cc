@@ -14,7 +14,7 @@ namespace baton::cli {
 namespace {
 
 // Between fork and exec: async-signal-safe calls only.
-[[noreturn]] void Become(char* const* argv, int output, pid_t parent) {
+[[noreturn]] void Become(char* const* argv, int output, int input, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(1);  // it died in between
   sigset_t none;
@@ -24,37 +24,48 @@ namespace {
   setpgid(0, 0);  // Ctrl-C goes to the parent alone, which stops children in order
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
-  const int null = open("/dev/null", O_RDONLY);
-  if (null >= 0) dup2(null, STDIN_FILENO);
+  if (input < 0) input = open("/dev/null", O_RDONLY);
+  if (input >= 0) dup2(input, STDIN_FILENO);
   execv(argv[0], argv);
   _exit(127);
 }
 
 }  // namespace
 
-absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>& command) {
+absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>& command,
+                                                 bool talks) {
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
-  int ends[2];
+  int ends[2], words[2] = {-1, -1};
   if (pipe2(ends, O_CLOEXEC) != 0)
     return Unknown("cannot start {}: {}", command[0], std::strerror(errno));
+  const bool piped = !talks || pipe2(words, O_CLOEXEC) == 0;
   const pid_t parent = getpid();
-  const pid_t pid = fork();
-  if (pid == 0) Become(argv.data(), ends[1], parent);
+  const pid_t pid = piped ? fork() : -1;
+  if (pid == 0) Become(argv.data(), ends[1], words[0], parent);
   const int reason = errno;
   close(ends[1]);
+  if (words[0] >= 0) close(words[0]);
   if (pid < 0) {
     close(ends[0]);
+    if (words[1] >= 0) close(words[1]);
     return Unknown("cannot start {}: {}", command[0], std::strerror(reason));
   }
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  return ChildProcess(pid, ends[0]);
+  if (words[1] >= 0) fcntl(words[1], F_SETFL, O_NONBLOCK);
+  return ChildProcess(pid, ends[0], words[1]);
+}
+
+void ChildProcess::Write(const std::string& line) const {
+  const std::string text = line + '\n';
+  if (input_ >= 0 && write(input_, text.data(), text.size()) < 0) return;
 }
 
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)),
       output_(std::exchange(other.output_, -1)),
+      input_(std::exchange(other.input_, -1)),
       partial_(std::move(other.partial_)) {}
 
 ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
@@ -62,6 +73,7 @@ ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
   Abandon();
   pid_ = std::exchange(other.pid_, -1);
   output_ = std::exchange(other.output_, -1);
+  input_ = std::exchange(other.input_, -1);
   partial_ = std::move(other.partial_);
   return *this;
 }
@@ -70,6 +82,7 @@ ChildProcess::~ChildProcess() { Abandon(); }
 
 void ChildProcess::Abandon() {
   if (output_ >= 0) close(output_);
+  if (input_ >= 0) close(input_);
   if (pid_ > 0) {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);

@@ -17,8 +17,9 @@ namespace baton::cli {
 class ChildProcess {
  public:
   // `command` is the program's path and its arguments. The child has our environment; its stdout
-  // and stderr are one pipe.
-  static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& command);
+  // and stderr are one pipe. `talks`: its stdin is one too, for Write.
+  static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& command,
+                                            bool talks = false);
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&& other) noexcept;
   ~ChildProcess();  // kills it where it still runs
@@ -28,16 +29,19 @@ class ChildProcess {
 
   // Whole lines that are there now; at the end also what stands there without a line end.
   std::vector<std::string> ReadLines();
+  // A line for one that reads them; lost where it does not.
+  void Write(const std::string& line) const;
   void Signal(int signal) const;
   // The exit code (128 + signal where one ended it), once; nullopt: still runs.
   std::optional<int> Reap();
 
  private:
-  ChildProcess(pid_t pid, int output) : pid_(pid), output_(output) {}
+  ChildProcess(pid_t pid, int output, int input) : pid_(pid), output_(output), input_(input) {}
   void Abandon();
 
   pid_t pid_ = -1;  // -1: reaped
   int output_ = -1;
+  int input_ = -1;  // -1: it has none
   std::string partial_;
 };
 

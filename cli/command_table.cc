@@ -32,6 +32,8 @@ constexpr Command kCommands[] = {
     {"plan", kCluster, "Who would get which layers, and why", "baton plan -f topology.yaml",
      DefinePlan},
     {"drain", kCluster, "Take a worker out of a running cluster", "baton drain right", DefineDrain},
+    {"reload", kCluster, "Take over an edited topology file: add, remove and move workers",
+     "baton reload --server 127.0.0.1:7070", DefineReload},
     {"session", kCluster,
      "Conversations that a cluster keeps by name: list, fork, save, restore, rm",
      "baton session save support-42", DefineSession},

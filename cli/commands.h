@@ -21,6 +21,7 @@ CommandBody DefineServe(CLI::App& app);
 CommandBody DefineUp(CLI::App& app);
 CommandBody DefineStatus(CLI::App& app);
 CommandBody DefineDrain(CLI::App& app);
+CommandBody DefineReload(CLI::App& app);
 CommandBody DefineSession(CLI::App& app);
 CommandBody DefineCerts(CLI::App& app);
 CommandBody DefinePlan(CLI::App& app);

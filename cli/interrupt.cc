@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <utility>
 
 #include "cli/exit_code.h"
 
@@ -16,18 +17,20 @@ namespace {
 
 constexpr int kPatience = 3;  // signals
 
-sigset_t StopSignals() {
+sigset_t Signals(bool hangup) {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
+  if (hangup) sigaddset(&set, SIGHUP);
   return set;
 }
 
 }  // namespace
 
-InterruptWatch::InterruptWatch() : stop_event_(eventfd(0, EFD_CLOEXEC)) {
-  const sigset_t set = StopSignals();
+InterruptWatch::InterruptWatch(std::function<void()> on_hangup)
+    : on_hangup_(std::move(on_hangup)), stop_event_(eventfd(0, EFD_CLOEXEC)) {
+  const sigset_t set = Signals(on_hangup_ != nullptr);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   thread_ = std::thread([this] { Run(); });
 }
@@ -36,7 +39,7 @@ InterruptWatch::~InterruptWatch() {
   eventfd_write(stop_event_, 1);
   thread_.join();
   close(stop_event_);
-  const sigset_t set = StopSignals();
+  const sigset_t set = Signals(on_hangup_ != nullptr);
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
@@ -47,14 +50,19 @@ void InterruptWatch::OnSignal(std::function<void()> handler) {
 }
 
 void InterruptWatch::Run() {
-  const sigset_t set = StopSignals();
+  const sigset_t set = Signals(on_hangup_ != nullptr);
   const int signals = signalfd(-1, &set, SFD_CLOEXEC);
   pollfd watched[] = {{.fd = signals, .events = POLLIN, .revents = 0},
                       {.fd = stop_event_, .events = POLLIN, .revents = 0}};
   while (poll(watched, 2, -1) >= 0 || errno == EINTR) {
     if (watched[1].revents != 0) break;
     signalfd_siginfo info;
-    if (watched[0].revents != 0 && read(signals, &info, sizeof info) == sizeof info) Handle();
+    if (watched[0].revents == 0 || read(signals, &info, sizeof info) != sizeof info) continue;
+    if (info.ssi_signo == SIGHUP) {
+      on_hangup_();
+    } else {
+      Handle();
+    }
   }
   close(signals);
 }

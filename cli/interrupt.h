@@ -14,7 +14,8 @@ namespace baton::cli {
 // Owner: a command, one at a time. The handler runs on the watch's thread.
 class InterruptWatch {
  public:
-  InterruptWatch();
+  // `on_hangup` takes SIGHUP, too, on the watch's thread; without it that ends the process.
+  explicit InterruptWatch(std::function<void()> on_hangup = nullptr);
   ~InterruptWatch();
   InterruptWatch(const InterruptWatch&) = delete;
   InterruptWatch& operator=(const InterruptWatch&) = delete;
@@ -28,6 +29,7 @@ class InterruptWatch {
   void Run();
   void Handle();
 
+  const std::function<void()> on_hangup_;
   int stop_event_;
   std::mutex mutex_;
   std::function<void()> handler_;  // guarded by mutex_

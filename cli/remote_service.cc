@@ -1,7 +1,5 @@
 #include "cli/remote_service.h"
 
-#include <absl/time/clock.h>
-
 #include <algorithm>
 #include <atomic>
 #include <map>
@@ -32,6 +30,7 @@ constexpr absl::Duration kUnaryTimeout = absl::Seconds(30);
 // How long an answer that broke off is tried to be resumed, as when the coordinator restarts: from
 // when something of it came last.
 constexpr absl::Duration kResumeFor = absl::Seconds(60);
+constexpr absl::Duration kAskWhetherUp = absl::Seconds(2);
 constexpr absl::Duration kResumeEvery = absl::Milliseconds(200);
 
 // The transport's words for "nobody listens" are long; ours are one line.
@@ -350,6 +349,16 @@ class GrpcService : public RemoteService {
                                          deadline - SteadyNow())
         .status();
   }
+  absl::StatusOr<coordinator::TopologyChange> ReloadTopology(absl::Time deadline) override {
+    ASSIGN_OR_RETURN(
+        const v1::ReloadTopologyResponse response,
+        Call<v1::ReloadTopologyResponse>(&v1::Inference::Stub::ReloadTopology,
+                                         v1::ReloadTopologyRequest(), deadline - SteadyNow()));
+    coordinator::TopologyChange change;
+    change.joined.assign(response.joined().begin(), response.joined().end());
+    change.left.assign(response.left().begin(), response.left().end());
+    return change;
+  }
 
  private:
   struct StreamCall {
@@ -464,6 +473,12 @@ class GrpcService : public RemoteService {
     return !cluster.ok() || cluster->pid != known;
   }
 
+  // It refuses requests until it is better: what it says now is the answer.
+  bool ClusterHasGivenUp() {
+    const auto cluster = FetchCluster(kAskWhetherUp);
+    return cluster.ok() && cluster->state.state == coordinator::ClusterState::kFailed;
+  }
+
   // Goes on where it stopped, or from the beginning where nothing has come.
   AnswerStream Reopen(const OpenStream& open, StreamCall& call, const Progress& progress) {
     if (progress.request_id.empty()) return open(call.context.get());
@@ -483,7 +498,7 @@ class GrpcService : public RemoteService {
     const bool went = !progress.ended && status.error_code() == grpc::StatusCode::UNAVAILABLE &&
                       (!progress.request_id.empty() || CoordinatorWent());
     while (went && !progress.ended && status.error_code() == grpc::StatusCode::UNAVAILABLE &&
-           SteadyNow() < give_up) {
+           SteadyNow() < give_up && !ClusterHasGivenUp()) {
       absl::SleepFor(kResumeEvery);
       if (!RenewContext(call)) break;
       const uint32_t tokens = progress.tokens;

@@ -11,6 +11,7 @@
 #include "cli/interrupt.h"
 #include "cli/ready_line.h"
 #include "cli/topology_file.h"
+#include "cli/topology_reload.h"
 #include "coordinator/api_keys.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/http_gateway.h"
@@ -30,6 +31,7 @@ struct ServeFlags {
   std::vector<std::string> addresses;
   std::string grpc;
   std::string http;
+  bool supervised = false;
 };
 
 constexpr absl::Duration kStopPoll = absl::Milliseconds(100);
@@ -100,10 +102,12 @@ void AllowManyFiles() {
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
-absl::StatusOr<coordinator::Topology> ServedTopology(const ServeFlags& flags) {
+absl::StatusOr<coordinator::Topology> ServedTopology(const ServeFlags& flags,
+                                                     const std::vector<std::string>& addresses) {
   ASSIGN_OR_RETURN(coordinator::Topology topology,
                    ReadTopology(flags.topology, ModelUse::kWeights));
-  RETURN_IF_ERROR(SetAddresses(flags.addresses, topology));
+  // `baton up` knows more workers than a file that was edited since.
+  RETURN_IF_ERROR(SetAddresses(addresses, topology, /*ignore_unknown=*/flags.supervised));
   if (!flags.grpc.empty()) topology.grpc_address = flags.grpc;
   if (!flags.http.empty()) topology.http_address = flags.http;
   return topology;
@@ -112,12 +116,17 @@ absl::StatusOr<coordinator::Topology> ServedTopology(const ServeFlags& flags) {
 absl::Status Run(const ServeFlags& flags) {
   engine::AskForShortTimeSlices();
   AllowManyFiles();
-  ASSIGN_OR_RETURN(const coordinator::Topology topology, ServedTopology(flags));
+  ASSIGN_OR_RETURN(const coordinator::Topology topology, ServedTopology(flags, flags.addresses));
   std::stop_source stop;
-  InterruptWatch watch;
+  TopologyReload reload(
+      [&flags](const std::vector<std::string>& addresses) {
+        return ServedTopology(flags, flags.supervised ? addresses : flags.addresses);
+      },
+      flags.supervised);
+  InterruptWatch watch(HangupReloads() ? [&reload] { reload.Wish(); } : std::function<void()>());
   watch.OnSignal([&stop] { stop.request_stop(); });
   wire::GrpcWorkerConnector connector(SecurityOf(topology));
-  auto created = coordinator::Coordinator::Create(topology, &connector);
+  auto created = coordinator::Coordinator::Create(topology, &connector, &reload);
   if (!created.ok()) return AsBadData(created.status());
   coordinator::Coordinator& coordinator = **created;
   const auto service = coordinator::MeteredService::Create(coordinator.service());
@@ -131,10 +140,12 @@ absl::Status Run(const ServeFlags& flags) {
   coordinator.Start();
   RETURN_IF_ERROR(WaitReady(coordinator, stop.get_token()));
   if (!stop.stop_requested()) PrintReadyLine(AddressesOf(topology, *server, gateway.get()));
+  reload.Start(service.get());
 
   WaitForStop(stop.get_token());
   if (gateway != nullptr) gateway->Stop(kGrace);
   coordinator.Shutdown();
+  reload.Stop();
   return absl::OkStatus();
 }
 
@@ -148,6 +159,7 @@ CommandBody DefineServe(CLI::App& app) {
       ->allow_extra_args(false);
   app.add_option("--listen", flags->grpc, "HOST:PORT for gRPC, instead of the file's");
   app.add_option("--http", flags->http, "HOST:PORT for HTTP, instead of the file's");
+  app.add_flag("--supervised", flags->supervised)->group("");  // by `baton up`: topology_reload.h
   return [flags] { return Run(*flags); };
 }
 

@@ -24,6 +24,11 @@ class Supervisor {
     // What to run, path first. `last` is the ready line of the run before, if there was one: a
     // restart takes the same ports.
     std::function<std::vector<std::string>(const std::optional<ReadyLine>& last)> command;
+    // It is told lines (Tell), and its own go here first; true: that was all of this one.
+    std::function<bool(const std::string& line)> on_line = nullptr;
+    std::function<void()> on_ready = nullptr;  // each time that it says so
+    // Its end before it was ready ends nothing else: it is said here, and it is removed.
+    std::function<void(const absl::Status& why)> on_failure = nullptr;
   };
 
   Supervisor();
@@ -38,6 +43,15 @@ class Supervisor {
   absl::Status WaitUntilReady(absl::Duration timeout);
   // Until a signal comes.
   absl::Status Run();
+  // Takes SIGHUP, too; called between events, as on_line and on_failure are.
+  void OnHangup(std::function<void()> on_hangup);
+  // While it runs, from such a call. A program that is removed is asked to end, and killed where it
+  // does not.
+  void Remove(std::string_view name);
+  void Tell(std::string_view name, const std::string& line);
+  std::vector<std::string> names() const;
+  bool has(std::string_view name) const { return Find(name) != nullptr; }
+  bool is_ready(std::string_view name) const;
   // Asks all to end, the last first, and kills what does not.
   void Stop();
 
@@ -53,6 +67,8 @@ class Supervisor {
     absl::Time started;
     absl::Time restart = absl::InfiniteFuture();
     absl::Duration pause;
+    absl::Time kill = absl::InfiniteFuture();  // it is to end until then
+    bool gone = false;                         // it has ended for good
   };
 
   absl::Status Launch(Running& running);
@@ -62,8 +78,10 @@ class Supervisor {
   void Forward(Running& running);
   absl::Status Reap(Running& running);
   bool StopRequested();
+  Running* Find(std::string_view name) const;
 
   int signals_;  // signalfd
+  std::function<void()> on_hangup_;
   bool stop_requested_ = false;
   std::vector<std::unique_ptr<Running>> programs_;
 };

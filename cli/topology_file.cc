@@ -57,7 +57,7 @@ absl::StatusOr<coordinator::Topology> ReadTopology(const std::string& path, Mode
 }
 
 absl::Status SetAddresses(const std::vector<std::string>& addresses,
-                          coordinator::Topology& topology) {
+                          coordinator::Topology& topology, bool ignore_unknown) {
   for (const std::string& text : addresses) {
     const size_t equals = text.find('=');
     const std::string name = text.substr(0, equals);
@@ -69,7 +69,7 @@ absl::Status SetAddresses(const std::vector<std::string>& addresses,
         found = true;
       }
     }
-    if (!found)
+    if (!found && !ignore_unknown)
       return UsageError("--address: got {}, expected NAME=HOST:PORT of a worker in the file", text);
   }
   return absl::OkStatus();

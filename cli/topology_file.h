@@ -24,7 +24,7 @@ absl::StatusOr<coordinator::Topology> ReadTopology(const std::string& path, Mode
 
 // Replaces the addresses of workers, as "NAME=HOST:PORT".
 absl::Status SetAddresses(const std::vector<std::string>& addresses,
-                          coordinator::Topology& topology);
+                          coordinator::Topology& topology, bool ignore_unknown = false);
 
 wire::Security SecurityOf(const coordinator::Topology& topology);
 

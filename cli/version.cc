@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "engine/base/status.h"
+#include "proto/version.h"
 
 namespace baton::cli {
 
@@ -21,7 +22,10 @@ CommandBody DefineVersion(CLI::App& app) {
   app.add_flag("--json", *json, "One JSON document");
   return [json]() -> absl::Status {
     if (*json)
-      return PrintJson({{"name", "baton"}, {"version", BATON_VERSION}, {"compiler", __VERSION__}});
+      return PrintJson({{"name", "baton"},
+                        {"version", BATON_VERSION},
+                        {"build", wire::BuildId()},
+                        {"compiler", __VERSION__}});
     return Print(VersionLine() + "\n");
   };
 }

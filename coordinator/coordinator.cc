@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <mutex>
 #include <random>
 #include <utility>
 
@@ -22,6 +23,7 @@
 #include "coordinator/request_check.h"
 #include "coordinator/served_model.h"
 #include "coordinator/sessions.h"
+#include "coordinator/topology_change.h"
 #include "coordinator/worker_registry.h"
 #include "engine/base/quote.h"
 #include "engine/base/steady_time.h"
@@ -106,15 +108,19 @@ class ScoreAnswer : public SequenceObserver {
 class ClusterCoordinator : public Coordinator, public LlmService {
  public:
   static absl::StatusOr<std::unique_ptr<ClusterCoordinator>> Create(
-      Topology topology, wire::WorkerConnector* connector) {
+      const Topology& as_read, wire::WorkerConnector* connector, TopologySource* source) {
+    Topology topology = as_read;
     ASSIGN_OR_RETURN(topology.model, FindModelHeaders(topology, connector));
     ASSIGN_OR_RETURN(std::unique_ptr<ServedModel> model, ServedModel::Open(topology));
     ASSIGN_OR_RETURN(std::unique_ptr<ModelPlacer> placer,
                      ModelPlacer::Create(topology, model.get()));
     ASSIGN_OR_RETURN(std::unique_ptr<OpenRequests> open_requests,
                      OpenJournal(topology, model->summary().fingerprint));
-    return std::unique_ptr<ClusterCoordinator>(new ClusterCoordinator(
+    std::unique_ptr<ClusterCoordinator> made(new ClusterCoordinator(
         topology, connector, std::move(model), std::move(placer), std::move(open_requests)));
+    made->topology_ = as_read;
+    made->source_ = source;
+    return made;
   }
   ~ClusterCoordinator() override { Shutdown(); }
 
@@ -151,12 +157,15 @@ class ClusterCoordinator : public Coordinator, public LlmService {
   absl::Status DrainWorker(std::string_view name, absl::Time deadline) override {
     return recovery_->Drain(name, deadline);
   }
+  absl::StatusOr<TopologyChange> ReloadTopology(absl::Time deadline) override;
 
  private:
   ClusterCoordinator(const Topology& topology, wire::WorkerConnector* connector,
                      std::unique_ptr<ServedModel> model, std::unique_ptr<ModelPlacer> placer,
                      std::unique_ptr<OpenRequests> open_requests);
 
+  // With reload_mutex_ held.
+  absl::StatusOr<TopologyChange> TakeTopology(const Topology& wanted, absl::Time deadline);
   absl::StatusOr<uint64_t> GenerateInSession(const GenerationRequest& request, GenerationSink sink);
   absl::Status CheckReady() const;
   std::vector<StageOfWorker> Stages() const;
@@ -183,6 +192,9 @@ class ClusterCoordinator : public Coordinator, public LlmService {
       recovery_;  // stopped first (Shutdown), but there for the pipeline's last words
   std::unique_ptr<Pipeline> pipeline_;
   std::unique_ptr<Sessions> sessions_;
+  std::mutex reload_mutex_;  // held by one reload from its beginning to its end
+  Topology topology_;        // as last read; guarded by reload_mutex_
+  TopologySource* source_ = nullptr;
 };
 
 PipelineOptions MakePipelineOptions(const Topology& topology, const ServedModel& model,
@@ -447,14 +459,54 @@ absl::StatusOr<uint64_t> ClusterCoordinator::Score(const ScoreRequest& request, 
   return id;
 }
 
+absl::StatusOr<TopologyChange> ClusterCoordinator::ReloadTopology(absl::Time deadline) {
+  if (source_ == nullptr)
+    return FailedPrecondition("reload: this coordinator was started without a topology file");
+  const std::unique_lock lock(reload_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return Unavailable("reload: another one is under way; try again");
+  ASSIGN_OR_RETURN(const Topology wanted, source_->Read(deadline));
+  auto change = TakeTopology(wanted, deadline);
+  source_->OnTaken(change.status());
+  if (change.ok()) spdlog::info("topology: {}", Describe(*change));
+  return change;
+}
+
+absl::StatusOr<TopologyChange> ClusterCoordinator::TakeTopology(const Topology& wanted,
+                                                                absl::Time deadline) {
+  ASSIGN_OR_RETURN(TopologyChange change, CompareTopologies(topology_, wanted));
+  const auto take = [this](const Topology& topology) -> absl::Status {
+    RETURN_IF_ERROR(placer_->SetTopology(topology));
+    registry_.SetWorkers(topology.workers, topology.spares);
+    return absl::OkStatus();
+  };
+  const absl::Status status =
+      recovery_->Rearrange({.apply = [take, wanted] { return take(wanted); },
+                            .undo = [take, before = topology_] { take(before).IgnoreError(); },
+                            .replan = change.replan},
+                           deadline);
+  if (!status.ok() && !absl::IsDeadlineExceeded(status))
+    return Prefixed(status, "reload: nothing was changed");
+  topology_ = wanted;
+  RETURN_IF_ERROR(Prefixed(status, "reload"));
+  return change;
+}
+
 ClusterStatus ClusterCoordinator::cluster() const {
   ClusterStatus status;
   status.model = model_->summary();
   status.pid = getpid();
   status.rss_bytes = ResidentBytes();
   status.uptime_s = absl::ToDoubleSeconds(SteadyNow() - started_);
-  status.state = recovery_->snapshot();
   status.workers = registry_.Snapshot();
+  status.state = recovery_->snapshot();
+  for (Placement& stage : status.state.placement) {
+    const auto shown = std::ranges::find(status.workers, stage.worker, &WorkerSnapshot::worker);
+    if (shown == status.workers.end()) {  // layers are moving just now
+      status.state.placement.clear();
+      break;
+    }
+    stage.worker = shown - status.workers.begin();
+  }
   status.pipeline = pipeline_->stats();
   CorrectLinkTimes(&status);
   status.bottleneck = FindBottleneck(status).text;
@@ -464,8 +516,9 @@ ClusterStatus ClusterCoordinator::cluster() const {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Create(const Topology& topology,
-                                                                 wire::WorkerConnector* connector) {
-  return ClusterCoordinator::Create(topology, connector);
+                                                                 wire::WorkerConnector* connector,
+                                                                 TopologySource* source) {
+  return ClusterCoordinator::Create(topology, connector, source);
 }
 
 }  // namespace baton::coordinator

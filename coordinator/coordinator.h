@@ -15,12 +15,23 @@
 
 namespace baton::coordinator {
 
+// Where a coordinator's topology came from, to be asked again. Called on the thread of whoever
+// wants a reload, one at a time.
+class TopologySource {
+ public:
+  virtual ~TopologySource() = default;
+  virtual absl::StatusOr<Topology> Read(absl::Time deadline) = 0;
+  // What became of what was read.
+  virtual void OnTaken(const absl::Status& /*status*/) {}
+};
+
 class Coordinator {
  public:
   // Opens the model, headers only; checks it and the topology. `connector` must outlive the
-  // coordinator.
+  // coordinator, and so must `source`; without one the topology stays what it is.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Create(const Topology& topology,
-                                                             wire::WorkerConnector* connector);
+                                                             wire::WorkerConnector* connector,
+                                                             TopologySource* source = nullptr);
   virtual ~Coordinator() = default;  // Shutdown
 
   // Begins to connect and load, in the background.

@@ -636,4 +636,17 @@ grpc::ServerUnaryReactor* InferenceService::DrainWorker(grpc::CallbackServerCont
                      });
 }
 
+grpc::ServerUnaryReactor* InferenceService::ReloadTopology(
+    grpc::CallbackServerContext* context, const v1::ReloadTopologyRequest* /*request*/,
+    v1::ReloadTopologyResponse* response) {
+  return AnswerApart(context, Allow(*context, {wire::Role::kAdmin}),
+                     [this, response](absl::Time deadline) -> absl::Status {
+                       ASSIGN_OR_RETURN(const TopologyChange change,
+                                        service_->ReloadTopology(deadline));
+                       for (const std::string& name : change.joined) response->add_joined(name);
+                       for (const std::string& name : change.left) response->add_left(name);
+                       return absl::OkStatus();
+                     });
+}
+
 }  // namespace baton::coordinator

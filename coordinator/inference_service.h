@@ -56,6 +56,9 @@ class InferenceService : public v1::Inference::CallbackService {
   grpc::ServerUnaryReactor* DrainWorker(grpc::CallbackServerContext* context,
                                         const v1::DrainWorkerRequest* request,
                                         v1::DrainWorkerResponse* response) override;
+  grpc::ServerUnaryReactor* ReloadTopology(grpc::CallbackServerContext* context,
+                                           const v1::ReloadTopologyRequest* request,
+                                           v1::ReloadTopologyResponse* response) override;
 
  private:
   absl::Status Allow(const grpc::CallbackServerContext& context,

@@ -16,6 +16,7 @@
 
 #include "coordinator/cluster_status.h"
 #include "coordinator/generation.h"
+#include "coordinator/topology_change.h"
 #include "engine/base/status.h"
 #include "engine/base/token_id.h"
 
@@ -65,6 +66,11 @@ class LlmService {
   virtual ModelSummary model() const = 0;
   virtual ClusterStatus cluster() const = 0;
   virtual absl::Status DrainWorker(std::string_view name, absl::Time deadline) = 0;
+  // Takes over what the topology file says now: workers that are new, gone or to be used in another
+  // way. Blocks until layers have moved.
+  virtual absl::StatusOr<TopologyChange> ReloadTopology(absl::Time /*deadline*/) {
+    return Unimplemented("reload: there is no topology here");
+  }
 };
 
 }  // namespace baton::coordinator

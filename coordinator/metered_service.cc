@@ -63,6 +63,9 @@ const ClusterRow kClusterRows[] = {
     {"baton_replays_total", MetricType::Counter,
      "Times that all sequences were replayed after a loss.",
      [](const ClusterStatus& s) { return double(s.pipeline.scheduler.restarts); }},
+    {"baton_replayed_tokens_total", MetricType::Counter,
+     "Tokens computed again by the stages that had lost them.",
+     [](const ClusterStatus& s) { return double(s.pipeline.scheduler.replayed_tokens); }},
     {"baton_drafted_tokens_total", MetricType::Counter, "Tokens guessed by prompt lookup.",
      [](const ClusterStatus& s) { return double(s.pipeline.scheduler.drafted_tokens); }},
     {"baton_accepted_tokens_total", MetricType::Counter, "Guessed tokens that were right.",
@@ -225,6 +228,9 @@ class Metered : public MeteredService {
   ClusterStatus cluster() const override { return inner_->cluster(); }
   absl::Status DrainWorker(std::string_view name, absl::Time deadline) override {
     return inner_->DrainWorker(name, deadline);
+  }
+  absl::StatusOr<TopologyChange> ReloadTopology(absl::Time deadline) override {
+    return inner_->ReloadTopology(deadline);
   }
 
   std::string MetricsText() const override {

@@ -221,11 +221,19 @@ absl::StatusOr<std::unique_ptr<ModelPlacer>> ModelPlacer::Create(const Topology&
   return placer;
 }
 
+absl::Status ModelPlacer::SetTopology(const Topology& topology) {
+  ASSIGN_OR_RETURN(PlanRequest base, MakePlanRequest(topology, *model_, speeds_));
+  RETURN_IF_ERROR(CheckGivenLayers(base));
+  base_ = std::move(base);
+  topology_ = topology;
+  return absl::OkStatus();
+}
+
 // A worker as it is now: its own memory and speed, and the layers whose parts it has.
 absl::StatusOr<PlanWorker> ModelPlacer::Describe(const WorkerRegistry& registry, size_t index,
                                                  int workers_of_host) {
   const wire::WorkerInfo info = registry.info(index);
-  const WorkerEntry& entry = registry.entry(index);
+  const WorkerEntry entry = registry.entry(index);
   PlanWorker worker = ToPlanWorker(entry);
   worker.memory_bytes = BudgetOf(entry, info, workers_of_host);
   ASSIGN_OR_RETURN(worker.has_layer, LayersOf(info));
@@ -309,7 +317,7 @@ bool ModelPlacer::Learn(WorkerRegistry* registry, const std::vector<Placement>& 
   for (size_t i = 0; i < loaded.size(); ++i) {
     const size_t worker = loaded[i].worker;
     const wire::LoadedStage stage = registry->loaded(worker);
-    const std::string& name = registry->entry(worker).name;
+    const std::string name = registry->entry(worker).name;
     const auto speed = SpeedOf(engine::CostOfStage(model_->cost(), loaded[i].layers), stage.speed);
     if (!speed) continue;
     learned = true;

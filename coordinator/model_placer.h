@@ -1,7 +1,8 @@
 // Divides the served model among workers as they are found: what they say of themselves goes into
 // the planner, what comes out becomes load requests.
 //
-// Owner: the coordinator; called by recovery.
+// Owner: the coordinator; called by recovery, by one of its threads at a time, but for
+// MakeLoadRequest.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,9 @@ class ModelPlacer : public Placer {
  public:
   static absl::StatusOr<std::unique_ptr<ModelPlacer>> Create(const Topology& topology,
                                                              const ServedModel* model);
+  // From now on for the workers and links of this topology, of the same model; an error changes
+  // nothing.
+  absl::Status SetTopology(const Topology& topology);
 
   absl::StatusOr<std::vector<Placement>> Place(const WorkerRegistry& registry,
                                                const std::vector<size_t>& workers) override;
@@ -58,7 +62,7 @@ class ModelPlacer : public Placer {
                                       int workers_of_host);
   absl::StatusOr<std::vector<bool>> LayersOf(const wire::WorkerInfo& info);
 
-  const Topology topology_;
+  Topology topology_;
   const ServedModel* const model_;
   PlanRequest base_;  // workers as in the topology
   SpeedBook speeds_;

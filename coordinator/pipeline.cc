@@ -129,16 +129,18 @@ void Pipeline::ServeBorrowers() {
   }
 }
 
-void Pipeline::Resume(uint64_t epoch, int32_t num_stages, std::shared_ptr<wire::WorkerLink> first) {
-  Post([this, epoch, num_stages, first = std::move(first)]() mutable {
+void Pipeline::Resume(uint64_t epoch, int32_t num_stages, int32_t lost_layers,
+                      std::shared_ptr<wire::WorkerLink> first) {
+  Post([this, epoch, num_stages, lost_layers, first = std::move(first)]() mutable {
     epoch_ = epoch;
     first_ = std::move(first);
     refusal_ = absl::OkStatus();
     in_flight_.clear();
+    early_.clear();
     stages_.resize(num_stages);
     page_faults_.assign(num_stages, std::numeric_limits<uint64_t>::max());
     last_progress_ = SteadyNow();
-    scheduler_.Restart(num_stages);
+    scheduler_.Restart(num_stages, lost_layers);
   });
 }
 
@@ -219,6 +221,22 @@ void Pipeline::SubmitReady() {
 
 void Pipeline::OnEvent(int32_t stage, const wire::StepResult& result) {
   if (!IsCurrent(result.epoch)) return;
+  // In the order in which they were sent: a stage that could not do one says so on its own link,
+  // and what comes after that one rests on it. Those of a replay come from an earlier stage.
+  if (const auto sent = in_flight_.find(result.batch_id);
+      sent != in_flight_.end() && sent != in_flight_.begin()) {
+    early_.insert_or_assign(result.batch_id, result);
+    return;
+  }
+  TakeResult(stage, result);
+  while (!early_.empty() && IsCurrent(result.epoch) &&
+         early_.begin()->first == in_flight_.begin()->first) {
+    const auto next = early_.extract(early_.begin());
+    TakeResult(stage, next.mapped());
+  }
+}
+
+void Pipeline::TakeResult(int32_t stage, const wire::StepResult& result) {
   in_flight_.erase(result.batch_id);
   last_progress_ = SteadyNow();
   log_.Returned(result.batch_id, last_progress_);

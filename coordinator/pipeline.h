@@ -88,8 +88,10 @@ class Pipeline {
   // As Scheduler::Keep.
   void Keep(std::string name, std::vector<engine::TokenId> tokens);
 
-  // From recovery. After Pause nothing is sent; Resume replays every open sequence.
-  void Resume(uint64_t epoch, int32_t num_stages, std::shared_ptr<wire::WorkerLink> first);
+  // From recovery. After Pause nothing is sent; Resume goes on with every open sequence, as
+  // Scheduler::Restart.
+  void Resume(uint64_t epoch, int32_t num_stages, int32_t lost_layers,
+              std::shared_ptr<wire::WorkerLink> first);
   void Pause();
   // Ends all sequences, and new ones until Resume, with `status`.
   void Refuse(const absl::Status& status);
@@ -124,6 +126,7 @@ class Pipeline {
   absl::Time NextWake() const;
   void SubmitReady();
   void OnEvent(int32_t stage, const wire::StepResult& result);
+  void TakeResult(int32_t stage, const wire::StepResult& result);
   void OnEvent(int32_t stage, const wire::StepFailed& failed);
   void OnEvent(int32_t stage, const wire::StepTimed& timed);
   void OnEvent(int32_t stage, const wire::WorkerHeartbeat& beat);
@@ -144,6 +147,7 @@ class Pipeline {
   uint64_t epoch_ = 0;
   absl::Status refusal_;
   std::map<uint64_t, Sent> in_flight_;
+  std::map<uint64_t, wire::StepResult> early_;  // of micro-batches behind one that has not answered
   std::deque<Borrower> borrowers_;
   absl::Time last_progress_;
   std::vector<StageStats> stages_;

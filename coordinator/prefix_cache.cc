@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <map>
 #include <string_view>
 
 namespace baton::coordinator {
@@ -48,7 +49,8 @@ std::vector<int32_t> PrefixCache::Match(std::span<const TokenId> tokens, int32_t
   return blocks;
 }
 
-void PrefixCache::Insert(std::span<const TokenId> tokens, std::span<const int32_t> blocks) {
+void PrefixCache::Insert(std::span<const TokenId> tokens, std::span<const int32_t> blocks,
+                         uint64_t batch) {
   Path path = Walk(tokens, static_cast<int32_t>(blocks.size()));
   while (path.size() < blocks.size()) {
     Key key;
@@ -58,7 +60,10 @@ void PrefixCache::Insert(std::span<const TokenId> tokens, std::span<const int32_
     if (!path.empty()) ++path.back()->second.num_children;
     const int32_t block = blocks[path.size()];
     pool_->AddReference(block);
-    const Node node{.id = ++last_id_, .block = block, .use = by_use_.insert(by_use_.end(), key)};
+    const Node node{.id = ++last_id_,
+                    .batch = batch,
+                    .block = block,
+                    .use = by_use_.insert(by_use_.end(), key)};
     keys_.emplace(node.id, key);
     path.push_back(&*nodes_.emplace(key, node).first);
   }
@@ -111,6 +116,15 @@ void PrefixCache::Erase(const Nodes::value_type& node) {
   keys_.erase(node.second.id);
   nodes_.erase(key);
   if (key.parent != 0) --nodes_.find(keys_.at(key.parent))->second.num_children;
+}
+
+void PrefixCache::ForgetFrom(uint64_t batch) {
+  std::map<uint64_t, Key, std::greater<>>
+      forgotten;  // by id, so that none goes before those below it
+  for (const auto& [key, node] : nodes_) {
+    if (node.batch >= batch) forgotten.emplace(node.id, key);
+  }
+  for (const auto& [id, key] : forgotten) Erase(*nodes_.find(key));
 }
 
 void PrefixCache::Clear() {

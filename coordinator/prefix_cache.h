@@ -28,7 +28,9 @@ class PrefixCache {
   std::vector<int32_t> Match(std::span<const engine::TokenId> tokens, int32_t max_blocks);
   // Remembers `blocks`, which hold the first tokens, a full block each. Prefixes that are known
   // already stay with the blocks they have.
-  void Insert(std::span<const engine::TokenId> tokens, std::span<const int32_t> blocks);
+  // `batch`: the micro-batch that brings the last of them.
+  void Insert(std::span<const engine::TokenId> tokens, std::span<const int32_t> blocks,
+              uint64_t batch = 0);
   // Gives up the least recently used block that nobody else holds, and one that is kept only where
   // there is no other; false: there is none.
   bool EvictOne();
@@ -38,6 +40,8 @@ class PrefixCache {
   Ticket Keep(std::span<const engine::TokenId> tokens);
   void Release(const Ticket& ticket);
   void Clear();
+  // What this micro-batch or a later one was to bring has not come.
+  void ForgetFrom(uint64_t batch);
 
   int32_t size() const { return static_cast<int32_t>(nodes_.size()); }
   int32_t num_evictable() const;  // blocks that nobody else holds
@@ -53,7 +57,8 @@ class PrefixCache {
     size_t operator()(const Key& key) const;
   };
   struct Node {
-    uint64_t id = 0;
+    uint64_t id = 0;     // above those of the nodes before it
+    uint64_t batch = 0;  // not below those
     int32_t block = 0;
     int32_t num_children = 0;
     int32_t num_keepers = 0;

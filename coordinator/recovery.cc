@@ -24,6 +24,18 @@ bool Contains(const std::vector<size_t>& workers, size_t worker) {
   return std::find(workers.begin(), workers.end(), worker) != workers.end();
 }
 
+std::vector<size_t> WorkersOf(const std::vector<Placement>& placement) {
+  std::vector<size_t> workers;
+  for (const Placement& stage : placement) workers.push_back(stage.worker);
+  return workers;
+}
+
+// Whether all that have a stage are among these.
+bool AllAmong(const std::vector<Placement>& placement, const std::vector<size_t>& workers) {
+  return std::ranges::all_of(
+      placement, [&](const Placement& stage) { return Contains(workers, stage.worker); });
+}
+
 absl::Status FirstError(const std::vector<absl::Status>& statuses) {
   // A worker that refuses says more than one that is gone.
   const auto refused = std::find_if(statuses.begin(), statuses.end(), [](const absl::Status& s) {
@@ -33,6 +45,12 @@ absl::Status FirstError(const std::vector<absl::Status>& statuses) {
   const auto failed =
       std::find_if(statuses.begin(), statuses.end(), [](const auto& s) { return !s.ok(); });
   return failed != statuses.end() ? *failed : absl::OkStatus();
+}
+
+// An end of processes and links, not of files that have changed or of numbers that are none.
+bool IsClean(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsCancelled(status) || absl::IsAborted(status);
 }
 
 // How many of these layers don't go to the worker's device.
@@ -87,6 +105,20 @@ void Recovery::SetState(ClusterState state, std::string_view reason) {
   changed_.notify_all();
 }
 
+void Recovery::SetReady(absl::Duration took) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (ever_ready_)
+      spdlog::info("ready again after {:.1f} s, epoch {}", absl::ToDoubleSeconds(took),
+                   snapshot_.epoch);
+    snapshot_.state = ClusterState::kReady;
+    snapshot_.reason.clear();
+    (ever_ready_ ? snapshot_.last_pause : snapshot_.load_time) = took;
+    ever_ready_ = true;
+  }
+  changed_.notify_all();
+}
+
 bool Recovery::Wait(absl::Duration duration) {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, absl::ToChronoNanoseconds(duration), [this] { return stopping_.load(); });
@@ -102,6 +134,7 @@ void Recovery::Run() {
     registry_->DetachAll();
     NoteFlap();
   }
+  EndMove();
 }
 
 uint64_t Recovery::LastStageSteps() const {
@@ -130,35 +163,32 @@ void Recovery::BringUp() {
     if (!Wait(std::min(delay * (1 << std::min(flaps_, 10)), options_.longest_delay))) return;
   }
   while (!stopping_) {
+    TakeAsk(/*serving=*/false);
     const absl::Status status = TryOnce(SteadyNow() - begin);
     if (status.ok()) {
       resumed_at_ = SteadyNow();
       steps_at_resume_ = LastStageSteps();
-      const absl::Duration took = SteadyNow() - begin;
-      const std::lock_guard lock(mutex_);
-      if (ever_ready_)
-        spdlog::info("ready again after {:.1f} s, epoch {}", absl::ToDoubleSeconds(took),
-                     snapshot_.epoch);
-      snapshot_.state = ClusterState::kReady;
-      snapshot_.reason.clear();
-      (ever_ready_ ? snapshot_.last_pause : snapshot_.load_time) = took;
-      ever_ready_ = true;
-      changed_.notify_all();
+      SetReady(SteadyNow() - begin);
+      if (asked_ != nullptr && !(degraded_ && asked_->change.replan)) FinishAsk(absl::OkStatus());
       return;
     }
     registry_->DetachAll();
     const bool gives_up = !gave_up && GivesUp(status, SteadyNow() - trouble_since_);
     gave_up = gave_up || gives_up;
+    bool ready_before = false;
+    {
+      const std::lock_guard lock(mutex_);
+      ready_before = ever_ready_;
+    }
     if (gives_up) {
       const std::lock_guard lock(mutex_);
       const absl::Status failure =
           absl::IsDeadlineExceeded(status) ? Unavailable("{}", Message(status)) : status;
       if (!ever_ready_) start_failure_ = failure;  // DeadlineExceeded would be WaitReady's own
     }
-    const bool first = snapshot().losses == 0;
-    SetState(gave_up ? ClusterState::kFailed
-             : first ? ClusterState::kLoading
-                     : ClusterState::kRecovering,
+    SetState(gave_up        ? ClusterState::kFailed
+             : ready_before ? ClusterState::kRecovering
+                            : ClusterState::kLoading,
              Message(status));
     // Whoever is refused and asks for the state finds the failed one.
     if (gives_up) {
@@ -181,8 +211,8 @@ bool Recovery::GivesUp(const absl::Status& status, absl::Duration elapsed) const
 // Above the epochs of coordinators before this one: workers know their late work by that.
 void Recovery::RaiseEpoch() {
   uint64_t newest = 0;
-  for (size_t i = 0; i < registry_->size(); ++i) {
-    newest = std::max(newest, registry_->info(i).epoch);
+  for (const size_t worker : registry_->current()) {
+    newest = std::max(newest, registry_->info(worker).epoch);
   }
   const std::lock_guard lock(mutex_);
   snapshot_.epoch = std::max(snapshot_.epoch, newest);
@@ -191,6 +221,7 @@ void Recovery::RaiseEpoch() {
 absl::Status Recovery::TryOnce(absl::Duration elapsed) {
   registry_->Refresh(options_.ask_timeout);
   RaiseEpoch();
+  const std::vector<Placement> next = next_;
   ASSIGN_OR_RETURN(std::vector<Placement> placement, Decide(elapsed));
   RETURN_IF_ERROR(LoadAll(placement));
   // Later, and where an earlier coordinator did, nobody should wait for measures.
@@ -213,46 +244,49 @@ absl::Status Recovery::TryOnce(absl::Duration elapsed) {
   }
   RETURN_IF_ERROR(AttachAll(placement, epoch));
   placement_ = placement;
-  pipeline_->Resume(epoch, static_cast<int32_t>(placement.size()),
+  if (placement == next) degraded_ = !next_settles_;
+  registry_->NotePlaced(WorkersOf(placement));
+  pipeline_->Resume(epoch, static_cast<int32_t>(placement.size()), TakeKv(placement),
                     registry_->link(placement[0].worker));
   return absl::OkStatus();
 }
 
+Recovery::Workers Recovery::FindWorkers() const {
+  Workers workers{.whole = true};
+  for (const size_t worker : registry_->current()) {
+    const bool usable = registry_->alive(worker) && !registry_->draining(worker);
+    const bool regular = !registry_->is_spare(worker);
+    if (usable) workers.usable.push_back(worker);
+    if (usable && regular) workers.regular.push_back(worker);
+    if (!usable && regular && registry_->listed(worker)) workers.whole = false;
+  }
+  return workers;
+}
+
 absl::StatusOr<std::vector<Placement>> Recovery::Decide(absl::Duration elapsed) {
-  std::vector<size_t> usable, regular;
-  for (size_t i = 0; i < registry_->size(); ++i) {
-    if (!registry_->alive(i) || registry_->draining(i)) continue;
-    usable.push_back(i);
-    if (!registry_->is_spare(i)) regular.push_back(i);
+  const auto [usable, regular, whole] = FindWorkers();
+  if (const std::vector<Placement> next = std::exchange(next_, {});
+      !next.empty() && AllAmong(next, usable)) {
+    return next;
   }
   if (placement_.empty()) {
     if (!placed_) {
       if (std::vector<Placement> held = HeldPlacement(usable); !held.empty()) return held;
     }
-    const absl::Status missing = MissingWorkers(usable);
-    if (!missing.ok()) {
-      // At the first start all are waited for; later, one that came back and went again is not.
-      if (degraded_ && elapsed >= options_.wait_for_spare)
-        return placer_->Place(*registry_, usable);
-      return missing;
-    }
-    degraded_ = false;
+    RETURN_IF_ERROR(MissingWorkers(usable));  // at the first start all are waited for
     placed_ = true;
     return placer_->Place(*registry_, regular);
   }
-  bool complete = true, draining = false;
-  for (const Placement& stage : placement_) {
-    complete = complete && Contains(usable, stage.worker);
-    draining = draining || registry_->draining(stage.worker);
-  }
-  if (complete) return placement_;
+  if (AllAmong(placement_, usable)) return placement_;
+  const bool draining = std::ranges::any_of(
+      placement_, [this](const Placement& stage) { return registry_->draining(stage.worker); });
   const absl::Status missing = MissingWorkers(usable);
   if (draining || elapsed >= options_.wait_for_same) {
     if (auto placement = Substitute(usable); placement.ok()) return placement;
   }
   if (draining || elapsed >= options_.wait_for_spare) {
     auto placement = placer_->Place(*registry_, usable);
-    degraded_ = placement.ok();
+    degraded_ = degraded_ || placement.ok();
     if (placement.ok()) return placement;
     if (missing.ok()) return placement.status();
     return Prefixed(missing,
@@ -304,11 +338,9 @@ absl::StatusOr<std::vector<Placement>> Recovery::Substitute(const std::vector<si
 // Those that the placement (at first: the topology) wants.
 absl::Status Recovery::MissingWorkers(const std::vector<size_t>& usable) const {
   std::string missing;
-  for (size_t i = 0; i < registry_->size(); ++i) {
+  for (const size_t i : registry_->current()) {
     const bool wanted =
-        placement_.empty() ? !registry_->is_spare(i)
-                           : std::any_of(placement_.begin(), placement_.end(),
-                                         [i](const Placement& stage) { return stage.worker == i; });
+        placement_.empty() ? !registry_->is_spare(i) : Contains(WorkersOf(placement_), i);
     if (!wanted || Contains(usable, i) || registry_->draining(i)) continue;
     missing +=
         fmt::format("{}worker {} at {}: {}", missing.empty() ? "" : "; ", registry_->entry(i).name,
@@ -324,21 +356,21 @@ absl::StatusOr<wire::LoadRequest> Recovery::RequestFor(const Placement& stage) c
 }
 
 absl::Status Recovery::Load(const std::vector<Placement>& placement, size_t stage,
-                            wire::Measure measure) {
+                            wire::Measure measure, const std::atomic<bool>& stop) {
   const Placement& here = placement[stage];
   ASSIGN_OR_RETURN(wire::LoadRequest request, RequestFor(here));
   request.epoch = snapshot().epoch + 1;
   request.measure = measure;
   if (stage + 1 < placement.size())
     request.next_address = registry_->entry(placement[stage + 1].worker).address;
-  return registry_->Load(here.worker, request, options_.limits.load, stopping_);
+  return registry_->Load(here.worker, request, options_.limits.load, stop);
 }
 
 absl::Status Recovery::LoadAll(const std::vector<Placement>& placement) {
   const absl::Time begin = SteadyNow();
   std::vector<absl::Status> statuses(placement.size());
   InParallel(placement.size(),
-             [&](size_t i) { statuses[i] = Load(placement, i, wire::Measure::kNone); });
+             [&](size_t i) { statuses[i] = Load(placement, i, wire::Measure::kNone, stopping_); });
   // All were there, and loading has a limit of its own: who went meanwhile is waited for as if it
   // had gone now. Once, or one that dies of loading would be waited for for ever.
   if (!std::exchange(loading_excused_, true)) trouble_since_ += SteadyNow() - begin;
@@ -359,18 +391,23 @@ void Recovery::Measure(const std::vector<Placement>& placement) {
   // What could not be measured stays unknown; what is wrong with a worker is said when it is used.
   InParallel(hosts.size(), [&](size_t host) {
     for (const size_t stage : hosts[host])
-      Load(placement, stage, wire::Measure::kAlone).IgnoreError();
+      Load(placement, stage, wire::Measure::kAlone, stopping_).IgnoreError();
   });
-  InParallel(placement.size(),
-             [&](size_t i) { Load(placement, i, wire::Measure::kTogether).IgnoreError(); });
+  InParallel(placement.size(), [&](size_t i) {
+    Load(placement, i, wire::Measure::kTogether, stopping_).IgnoreError();
+  });
 }
 
 absl::Status Recovery::AttachAll(const std::vector<Placement>& placement, uint64_t epoch) {
   std::vector<absl::Status> statuses(placement.size());
   InParallel(placement.size(), [&](size_t i) {
     const size_t worker = placement[i].worker;
+    const auto known = kv_ids_.find(worker);
     const wire::WorkerClient::AttachOptions attach = {
-        .fingerprint = placer_->fingerprint(), .epoch = epoch, .lease = options_.limits.lease};
+        .fingerprint = placer_->fingerprint(),
+        .epoch = epoch,
+        .lease = options_.limits.lease,
+        .kv_id = known != kv_ids_.end() ? known->second : 0};
     const auto on_event = [this, worker, stage = static_cast<int32_t>(i),
                            epoch](wire::WorkerEvent event) {
       OnEvent(worker, stage, epoch, std::move(event));
@@ -380,19 +417,40 @@ absl::Status Recovery::AttachAll(const std::vector<Placement>& placement, uint64
   return FirstError(statuses);
 }
 
+// The first layer from which on all KV is where the pipeline left it: a worker that has gone on
+// with the same stage, and with nobody else's work, still names its cache as it did. (One that had
+// a stage before the last pipeline is not among kv_ids_, whatever it kept.)
+int32_t Recovery::TakeKv(const std::vector<Placement>& placement) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(doubtful_, false)) kv_ids_.clear();
+  }
+  int32_t lost_layers = 0;
+  std::map<size_t, uint64_t> taken;
+  for (const Placement& stage : placement) {
+    const uint64_t kv_id = registry_->link(stage.worker)->kv_id();
+    const auto known = kv_ids_.find(stage.worker);
+    if (kv_id == 0 || known == kv_ids_.end() || known->second != kv_id)
+      lost_layers = stage.layers.end;
+    taken[stage.worker] = kv_id;
+  }
+  kv_ids_ = std::move(taken);
+  return lost_layers == placer_->num_layers() ? Scheduler::kAllLayers : lost_layers;
+}
+
 void Recovery::OnEvent(size_t worker, int32_t stage, uint64_t epoch, wire::WorkerEvent event) {
   if (const auto* heartbeat = std::get_if<wire::WorkerHeartbeat>(&event)) {
     registry_->OnHeartbeat(worker, *heartbeat);
     pipeline_->OnWorkerEvent(stage, std::move(event));
   } else if (const auto* closed = std::get_if<wire::LinkClosed>(&event)) {
-    ReportLoss(epoch, {worker, std::string(Message(closed->status))});
+    ReportLoss(epoch, {worker, std::string(Message(closed->status)), IsClean(closed->status)});
   } else {
     pipeline_->OnWorkerEvent(stage, std::move(event));
   }
 }
 
 void Recovery::OnPipelineFailure(const Pipeline::Failure& failure) {
-  Loss loss{.why = std::string(Message(failure.status))};
+  Loss loss{.why = std::string(Message(failure.status)), .clean = IsClean(failure.status)};
   {
     const std::lock_guard lock(mutex_);
     const bool known =
@@ -409,27 +467,31 @@ void Recovery::ReportLoss(uint64_t epoch, Loss loss) {
   {
     const std::lock_guard lock(mutex_);
     if (epoch != snapshot_.epoch) return;  // of a pipeline that is gone already
+    doubtful_ = doubtful_ || !loss.clean;
     if (!loss_ || !loss_->worker) loss_ = std::move(loss);
   }
   changed_.notify_all();
 }
 
-// Until a worker is lost.
+// Until a worker is lost or layers are to move.
 void Recovery::Watch() {
   while (!stopping_) {
     std::optional<Loss> loss;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, absl::ToChronoNanoseconds(options_.heartbeat),
-                        [this] { return stopping_ || loss_.has_value(); });
+      changed_.wait_for(lock, absl::ToChronoNanoseconds(options_.heartbeat), [this] {
+        const bool asked = ask_ != nullptr && asked_ == nullptr;
+        const bool moves = move_ != nullptr && move_->hurry && move_->ready;
+        return stopping_ || loss_.has_value() || asked || moves;
+      });
       loss = loss_;
     }
     if (!loss) {
+      TakeAsk(/*serving=*/true);
       const std::vector<size_t> silent = registry_->Beat(SteadyNow(), options_.limits.lease);
       if (silent.empty()) LookForIdle(SteadyNow());
-      if (silent.empty() && WholeAgain(SteadyNow())) {
-        placement_.clear();  // all anew
-        SetState(ClusterState::kRecovering, "a lost worker is back");
+      if (silent.empty() && MovesNow(SteadyNow())) {
+        SetState(ClusterState::kRecovering, "layers move");
         return;
       }
       if (silent.empty()) continue;
@@ -437,6 +499,8 @@ void Recovery::Watch() {
                   fmt::format("silent for {}", absl::FormatDuration(options_.limits.lease))};
     }
     pipeline_->Pause();
+    EndMove();
+    whole_since_ = absl::InfiniteFuture();
     if (loss->worker) {
       registry_->MarkLost(*loss->worker, loss->why);
       spdlog::warn("worker {} is lost: {}", registry_->entry(*loss->worker).name, loss->why);
@@ -459,42 +523,195 @@ void Recovery::LookForIdle(absl::Time now) {
   registry_->RefreshLost(options_.ask_idle);
 }
 
-// The workers of the topology are all back after survivors had to share. Taking them back costs a
-// pause, so it waits, but not for ever, until nobody wants an answer.
-bool Recovery::WholeAgain(absl::Time now) {
-  if (!degraded_) return false;
-  for (size_t i = 0; i < registry_->size(); ++i) {
-    if (registry_->is_spare(i) || (registry_->alive(i) && !registry_->draining(i))) continue;
-    whole_since_ = absl::InfiniteFuture();
+// ---- Layers move while nobody is lost
+
+void Recovery::TakeAsk(bool serving) {
+  std::shared_ptr<Ask> ask;
+  {
+    const std::lock_guard lock(mutex_);
+    if (serving && asked_ != nullptr) return;
+    ask = std::exchange(ask_, nullptr);
+  }
+  if (ask == nullptr) return;
+  EndMove();  // nobody asked for that one
+  if (asked_ != nullptr) FinishAsk(Cancelled("another change came before this one was done"));
+  asked_ = std::move(ask);
+  degraded_before_ = degraded_;
+  if (const absl::Status status = asked_->change.apply(); !status.ok()) return FinishAsk(status);
+  if (serving) {
+    if (const absl::Status status = Follow(asked_->change); !status.ok()) return UndoAsk(status);
+    if (move_ == nullptr) return FinishAsk(absl::OkStatus());
+  }
+  degraded_ = degraded_ || (asked_->change.replan && !placement_.empty());
+}
+
+// Begins the move that a change needs, if it needs one.
+absl::Status Recovery::Follow(const Change& change) {
+  registry_->RefreshLost(options_.ask_timeout);
+  const Workers workers = FindWorkers();
+  std::vector<Placement> placement = placement_;
+  bool settles = !degraded_ && !change.replan;
+  if (change.replan && workers.whole) {
+    ASSIGN_OR_RETURN(placement, placer_->Place(*registry_, workers.regular));
+    settles = true;
+  } else if (!AllAmong(placement_, workers.usable)) {
+    if (auto same = Substitute(workers.usable); same.ok()) {
+      placement = *std::move(same);
+    } else {
+      ASSIGN_OR_RETURN(placement, placer_->Place(*registry_, workers.usable));
+      settles = false;
+    }
+  }
+  if (placement != placement_) {
+    BeginMove(std::move(placement), /*hurry=*/true, settles);
+    return absl::OkStatus();
+  }
+  degraded_ = !settles;
+  registry_->NotePlaced(WorkersOf(placement_));
+  return absl::OkStatus();
+}
+
+void Recovery::UndoAsk(const absl::Status& status) {
+  asked_->change.undo();
+  degraded_ = degraded_before_;
+  registry_->NotePlaced(WorkersOf(placement_));
+  FinishAsk(status);
+}
+
+void Recovery::FinishAsk(const absl::Status& status) {
+  if (asked_ == nullptr) return;
+  {
+    const std::lock_guard lock(mutex_);
+    asked_->status = status;
+    asked_->done = true;
+  }
+  asked_ = nullptr;
+  changed_.notify_all();
+}
+
+void Recovery::BeginMove(std::vector<Placement> placement, bool hurry, bool settles) {
+  move_ = std::make_unique<Move>();
+  move_->placement = std::move(placement);
+  move_->hurry = hurry;
+  move_->settles = settles;
+  move_->thread = std::thread([this, move = move_.get()] { Prepare(move); });
+}
+
+// On a thread of its own; recovery's thread leaves placer and placement alone meanwhile.
+void Recovery::Prepare(Move* move) {
+  std::vector<size_t> newcomers;  // stages
+  for (size_t i = 0; i < move->placement.size(); ++i) {
+    if (!Contains(WorkersOf(placement_), move->placement[i].worker)) newcomers.push_back(i);
+  }
+  std::vector<absl::Status> statuses(newcomers.size());
+  InParallel(newcomers.size(), [&](size_t i) {
+    statuses[i] = Load(move->placement, newcomers[i], wire::Measure::kNone, move->stop);
+  });
+  move->status = FirstError(statuses);
+  for (const size_t stage : newcomers) {
+    const Placement& newcomer = move->placement[stage];
+    if (!move->settles || !move->status.ok() || move->stop) break;
+    if (!placer_->WantsMeasure(*registry_, newcomer.worker)) continue;
+    for (const wire::Measure measure : {wire::Measure::kAlone, wire::Measure::kTogether})
+      Load(move->placement, stage, measure, move->stop).IgnoreError();
+    move->learned = placer_->Learn(registry_, {newcomer}) || move->learned;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    move->ready = true;
+  }
+  changed_.notify_all();
+}
+
+void Recovery::EndMove() {
+  if (move_ == nullptr) return;
+  move_->stop = true;
+  move_->thread.join();
+  move_.reset();
+}
+
+// Whether to go over to next_. Moving costs a pause: unless somebody asked for it, it waits until
+// nobody wants an answer, but not for ever.
+bool Recovery::MovesNow(absl::Time now) {
+  if (move_ == nullptr) {
+    if (!degraded_) return false;
+    const Workers workers = FindWorkers();
+    if (!workers.whole) {
+      whole_since_ = absl::InfiniteFuture();
+      FinishAsk(absl::OkStatus());
+      return false;
+    }
+    auto placement = placer_->Place(*registry_, workers.regular);
+    if (placement.ok() && *placement != placement_) {
+      BeginMove(*std::move(placement), /*hurry=*/asked_ != nullptr, /*settles=*/true);
+      return false;
+    }
+    if (placement.ok()) {
+      degraded_ = false;
+      FinishAsk(absl::OkStatus());
+    } else if (asked_ != nullptr) {
+      UndoAsk(placement.status());
+    }
+    return false;
+  }
+  if (!move_->ready) return false;
+  if (!move_->status.ok()) {
+    const absl::Status status = move_->status;
+    EndMove();
+    if (asked_ == nullptr) {
+      spdlog::warn("layers do not move: {}", Message(status));
+      return false;
+    }
+    UndoAsk(status);
+    return false;
+  }
+  if (move_->learned) {  // the division may be another now
+    EndMove();
+    degraded_ = true;
     return false;
   }
   whole_since_ = std::min(whole_since_, now);
   const SchedulerStats stats = pipeline_->stats().scheduler;
   const bool busy = stats.running + stats.waiting > 0;
-  if (busy && now - whole_since_ < options_.wait_for_pause) return false;
+  if (busy && !move_->hurry && now - whole_since_ < options_.wait_for_pause) return false;
   whole_since_ = absl::InfiniteFuture();
+  next_ = move_->placement;
+  next_settles_ = move_->settles;
+  EndMove();
   return true;
 }
 
-absl::Status Recovery::Drain(std::string_view name, absl::Time deadline) {
-  const size_t worker = registry_->Find(name);
-  if (worker == registry_->size()) return NotFound("worker {}: there is none of that name", name);
-  registry_->SetDraining(worker, true);
+absl::Status Recovery::Rearrange(Change change, absl::Time deadline) {
+  const auto ask = std::make_shared<Ask>();
+  ask->change = std::move(change);
   std::unique_lock lock(mutex_);
-  const auto has_it = [&] {
-    return std::any_of(snapshot_.placement.begin(), snapshot_.placement.end(),
-                       [worker](const Placement& stage) { return stage.worker == worker; });
-  };
-  if (!has_it()) return absl::OkStatus();
-  if (!loss_) loss_ = Loss{.why = fmt::format("worker {} is being drained", name)};
+  if (ask_ != nullptr) return Unavailable("another change of the workers waits to be made");
+  ask_ = ask;
   changed_.notify_all();
-  const bool done = changed_.wait_until(lock, ToSteadyClock(deadline), [&] {
-    return stopping_ || (snapshot_.state == ClusterState::kReady && !has_it());
-  });
-  if (done && !stopping_) return absl::OkStatus();
-  lock.unlock();
-  registry_->SetDraining(worker, false);
-  return FailedPrecondition("worker {}: cannot be drained: {}", name, snapshot().reason);
+  changed_.wait_until(lock, ToSteadyClock(deadline), [&] { return stopping_ || ask->done; });
+  if (ask->done) return ask->status;
+  if (ask_ == ask) ask_ = nullptr;
+  if (stopping_) return Cancelled("the coordinator is shutting down");
+  return DeadlineExceeded("not done in time: {}",
+                          snapshot_.reason.empty() ? "layers are being loaded" : snapshot_.reason);
+}
+
+absl::Status Recovery::Drain(std::string_view name, absl::Time deadline) {
+  const auto worker = registry_->Find(name);
+  if (!worker) return NotFound("worker {}: there is none of that name", name);
+  const auto set = [registry = registry_, worker = *worker](bool draining) {
+    registry->SetDraining(worker, draining);
+  };
+  const absl::Status status = Rearrange({.apply =
+                                             [set] {
+                                               set(true);
+                                               return absl::OkStatus();
+                                             },
+                                         .undo = [set] { set(false); }},
+                                        deadline);
+  if (status.ok()) return absl::OkStatus();
+  set(false);
+  return FailedPrecondition("worker {}: cannot be drained: {}", name, Message(status));
 }
 
 }  // namespace baton::coordinator

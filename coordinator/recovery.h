@@ -3,9 +3,13 @@
 //
 // One thread. A try: ask who is there, decide who has which layers, load what is not loaded
 // (workers that have it say so at once), attach with a new epoch, resume the pipeline, which
-// replays its sequences. A lost worker is waited for shortly, then a spare takes its place, then
-// the survivors share the layers anew. Requests that wait for longer than Limits::recovery end with
-// the reason; trying goes on.
+// replays its sequences through the stages up to the last one that has lost its KV cache. A lost
+// worker is waited for shortly, then a spare takes its place, then the survivors share the layers
+// anew. Requests that wait for longer than Limits::recovery end with the reason; trying goes on.
+//
+// Layers also move because somebody wants it (another topology, a drain) or because a lost worker
+// is back. Then whoever is not in the pipeline yet loads its layers first, on a second thread,
+// while the old pipeline goes on.
 #pragma once
 
 #include <absl/time/time.h>
@@ -14,6 +18,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -103,10 +108,45 @@ class Recovery {
   // Moves the worker's layers elsewhere; requests go on. Blocks until done.
   absl::Status Drain(std::string_view name, absl::Time deadline);
 
+  // Another list of workers, or other wishes for them.
+  struct Change {
+    std::function<absl::Status()> apply;  // to registry and placer, on recovery's threads
+    std::function<void()> undo;           // of what was applied
+    bool replan = false;                  // for all workers, or only where one with layers leaves
+  };
+  // Workers that are new join, those that leave give up their layers first, and layers move where
+  // the placer finds a better division; requests go on. Blocks until that is done, but not for
+  // those that do not answer yet: they are taken in when they do. An error but DeadlineExceeded: it
+  // cannot be done, and nothing has changed.
+  absl::Status Rearrange(Change change, absl::Time deadline);
+
  private:
   struct Loss {
     std::optional<size_t> worker = std::nullopt;  // not known whose fault it was
     std::string why;
+    bool clean = true;  // somebody went; nobody has computed what is wrong
+  };
+
+  // A change on its way.
+  struct Ask {
+    Change change;
+    bool done = false;    // guarded by mutex_
+    absl::Status status;  // guarded by mutex_
+  };
+  struct Workers {
+    std::vector<size_t> usable = {}, regular = {};  // alive and not draining; `regular`: no spares
+    bool whole = false;                             // all regular ones of the topology are usable
+  };
+  // A placement that its newcomers get ready for.
+  struct Move {
+    std::vector<Placement> placement;
+    bool hurry = false;    // does not wait until nobody wants an answer
+    bool settles = false;  // it is what the topology wants
+    std::atomic<bool> stop = false;
+    std::atomic<bool> ready = false;
+    absl::Status status;   // once ready
+    bool learned = false;  // once ready: measures of newcomers
+    std::thread thread = {};
   };
 
   void Run();
@@ -117,20 +157,31 @@ class Recovery {
   void RaiseEpoch();
   absl::StatusOr<std::vector<Placement>> Decide(absl::Duration elapsed);
   absl::StatusOr<wire::LoadRequest> RequestFor(const Placement& stage) const;
+  Workers FindWorkers() const;
   std::vector<Placement> HeldPlacement(const std::vector<size_t>& usable) const;
   absl::StatusOr<std::vector<Placement>> Substitute(const std::vector<size_t>& usable);
   absl::Status MissingWorkers(const std::vector<size_t>& usable) const;
   absl::Status LoadAll(const std::vector<Placement>& placement);
-  absl::Status Load(const std::vector<Placement>& placement, size_t stage, wire::Measure measure);
+  absl::Status Load(const std::vector<Placement>& placement, size_t stage, wire::Measure measure,
+                    const std::atomic<bool>& stop);
   void Measure(const std::vector<Placement>& placement);
   absl::Status AttachAll(const std::vector<Placement>& placement, uint64_t epoch);
+  int32_t TakeKv(const std::vector<Placement>& placement);
   void OnEvent(size_t worker, int32_t stage, uint64_t epoch, wire::WorkerEvent event);
   void Watch();
   void LookForIdle(absl::Time now);
-  bool WholeAgain(absl::Time now);
+  void TakeAsk(bool serving);
+  absl::Status Follow(const Change& change);
+  void UndoAsk(const absl::Status& status);
+  void FinishAsk(const absl::Status& status);
+  void BeginMove(std::vector<Placement> placement, bool hurry, bool settles);
+  void Prepare(Move* move);
+  void EndMove();
+  bool MovesNow(absl::Time now);
   void ReportLoss(uint64_t epoch, Loss loss);
   bool Wait(absl::Duration duration);  // false: stopping
   void SetState(ClusterState state, std::string_view reason);
+  void SetReady(absl::Duration took);
   bool GivesUp(const absl::Status& status, absl::Duration elapsed) const;
 
   const RecoveryOptions options_;
@@ -142,21 +193,29 @@ class Recovery {
   std::condition_variable changed_;
   Snapshot snapshot_;           // guarded by mutex_
   std::optional<Loss> loss_;    // guarded by mutex_
+  bool doubtful_ = false;       // guarded by mutex_; some stage's work was wrong
+  std::shared_ptr<Ask> ask_;    // guarded by mutex_; nobody has looked at it yet
   absl::Status start_failure_;  // guarded by mutex_
   bool ever_ready_ = false;     // guarded by mutex_
   std::atomic<bool> stopping_ = false;
 
   // Recovery's thread only.
   std::vector<Placement> placement_;
-  bool placed_ = false;       // by this coordinator, not one before it
+  std::map<size_t, uint64_t> kv_ids_;  // of the workers that the pipeline last ran on
+  bool placed_ = false;                // by this coordinator, not one before it
   absl::Time trouble_since_;  // the first loss since the pipeline last worked; loading not counted
   bool loading_excused_ = false;  // since then
   absl::Time resumed_at_;
   uint64_t steps_at_resume_ = 0;                     // of the last stage
   int32_t flaps_ = 0;                                // losses without a step between them
-  bool degraded_ = false;                            // survivors share the layers of a lost worker
+  bool degraded_ = false;                            // placement_ is not what the topology wants
   absl::Time next_look_;                             // for workers that are lost or drained
-  absl::Time whole_since_ = absl::InfiniteFuture();  // degraded, but all are back
+  absl::Time whole_since_ = absl::InfiniteFuture();  // degraded, but all are there
+  bool degraded_before_ = false;                     // asked_
+  std::unique_ptr<Move> move_;
+  std::vector<Placement> next_;  // to be taken at the next try
+  bool next_settles_ = false;    // it is what the topology wants
+  std::shared_ptr<Ask> asked_;   // that move_ or those after it answer
   std::thread thread_;
 };
 

@@ -1,16 +1,16 @@
 #include "coordinator/remote_headers.h"
 
 #include <absl/time/clock.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <vector>
 
+#include "engine/base/pending_file.h"
 #include "engine/base/steady_time.h"
 #include "engine/base/user_folders.h"
 #include "engine/gguf/split_name.h"
@@ -90,16 +90,11 @@ absl::StatusOr<std::string> Fetch(const std::vector<std::string>& names,
 }  // namespace
 
 absl::Status WriteWithHole(const fs::path& path, std::string_view header, uint64_t bytes) {
-  // Written beside and renamed.
-  const fs::path part = fmt::format("{}.{}.part", path.string(), getpid());
-  std::ofstream file(part, std::ios::binary);
-  file.write(header.data(), static_cast<std::streamsize>(header.size()));
-  file.close();
-  std::error_code error;
-  if (file) fs::resize_file(part, bytes, error);
-  if (file && !error) fs::rename(part, path, error);
-  if (!file || error) return Unavailable("{}: cannot be written", path.string());
-  return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto file, engine::PendingFile::Create(path.string()));
+  std::ostream& stream = file->stream();
+  stream.write(header.data(), static_cast<std::streamsize>(header.size()));
+  if (bytes > header.size()) stream.seekp(static_cast<std::streamoff>(bytes - 1)).put('\0');
+  return file->Commit();
 }
 
 absl::StatusOr<std::string> FindModelHeaders(const Topology& topology,

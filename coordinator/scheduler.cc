@@ -108,7 +108,7 @@ void Scheduler::Expire(absl::Time now) {
 
 bool Scheduler::IsDecoding(const Sequence& sequence) const {
   return sequence.samples() && sequence.submitted > 0 && sequence.remaining() <= 1 &&
-         sequence.num_new() > 0;
+         sequence.num_new() > 0 && !sequence.replays();
 }
 
 bool Scheduler::InBatch(const Sequence& sequence, const Builder& builder) const {
@@ -126,11 +126,15 @@ std::shared_ptr<MicroBatch> Scheduler::Next() {
   Builder builder{.batch = std::make_shared<MicroBatch>()};
   builder.batch->id = last_batch_id_ + 1;
   AddSuspect(&builder);
+  // In turn with those that need no replay (any more).
+  if (builder.parts.empty() && !replayed_last_) AddReplayRows(&builder);
   if (builder.parts.empty()) {
     AddDecodeRows(&builder);
     AddPromptRows(&builder);
   }
+  if (builder.parts.empty()) AddReplayRows(&builder);
   if (builder.parts.empty()) return nullptr;
+  replayed_last_ = builder.batch->end_layer != 0;
 
   last_batch_id_ = builder.batch->id;
   recent_.emplace_back(last_batch_id_, builder.rows);
@@ -148,6 +152,7 @@ void Scheduler::Admit() {
     waiting_.erase(waiting_.begin());
     turn_ = std::max(turn_, sequence->turn);
     sequence->admitted = true;
+    ++sequence->life;
     admitted_.insert(sequence);
     // What gives an output must be computed.
     const int32_t reusable = std::min(sequence->next_output, sequence->known() - 1);
@@ -172,11 +177,52 @@ bool Scheduler::HasRoomFor(const Sequence& sequence) const {
 // is fails again.
 void Scheduler::AddSuspect(Builder* builder) {
   for (Sequence* sequence : admitted_) {
-    if (sequence->failures == 0 || sequence->remaining() <= 0) continue;
+    if (sequence->failures == 0 || sequence->remaining() <= 0 || sequence->replays()) continue;
     const int32_t rows =
         AddRows(sequence, std::min(sequence->remaining(), PromptRows(*builder)), builder);
     builder->rows.prompt += rows;
     return;
+  }
+}
+
+// Rows of one sequence: what it shares with others is replayed once, and never twice in a
+// micro-batch. The one that is done first goes first.
+void Scheduler::AddReplayRows(Builder* builder) {
+  Sequence* next = nullptr;
+  for (Sequence* sequence : admitted_) {
+    SkipReplayed(sequence);
+    if (!sequence->replays()) continue;
+    const auto left = [](const Sequence* s) { return s->computed - s->replayed; };
+    if (next == nullptr || left(sequence) < left(next)) next = sequence;
+  }
+  if (next == nullptr) return;
+  const auto block_of = [](int32_t position) { return position / kKvBlockPositions; };
+  const int32_t first = next->replayed;
+  int32_t end = std::min(next->computed, first + PromptRows(*builder));
+  for (int32_t i = block_of(first) + 1; i * kKvBlockPositions < end; ++i) {
+    if (!stale_[next->kv_blocks[i]]) end = i * kKvBlockPositions;
+  }
+  MicroBatch& batch = *builder->batch;
+  batch.end_layer = next->lost_layers;
+  builder->parts.push_back({next->request.id, 0, first, end - first, next->life});
+  batch.sequences.push_back({next->request.id,
+                             first,
+                             end - first,
+                             {next->kv_blocks.begin(), next->kv_blocks.begin() + BlocksFor(end)}});
+  batch.tokens.assign(next->tokens.begin() + first, next->tokens.begin() + end);
+  builder->rows.prompt += end - first;
+  stats_.replayed_tokens += end - first;
+  next->replayed = end;
+  next->last_batch = batch.id;
+  const int32_t whole = end == next->computed ? BlocksFor(end) : block_of(end);
+  for (int32_t i = block_of(first); i < whole; ++i) stale_[next->kv_blocks[i]] = false;
+}
+
+// Past blocks that another sequence has replayed.
+void Scheduler::SkipReplayed(Sequence* sequence) const {
+  while (sequence->replays() && sequence->replayed % kKvBlockPositions == 0 &&
+         !stale_[sequence->kv_blocks[sequence->replayed / kKvBlockPositions]]) {
+    sequence->replayed = std::min(sequence->replayed + kKvBlockPositions, sequence->computed);
   }
 }
 
@@ -255,6 +301,7 @@ Sequence* Scheduler::NextPrompt(const Builder& builder) const {
   Sequence* best = nullptr;
   for (Sequence* sequence : admitted_) {  // best first
     if (sequence->remaining() == 0 || sequence->failures > 0 || IsDecoding(*sequence)) continue;
+    if (sequence->replays()) continue;
     if (InBatch(*sequence, builder) || builder.stuck.contains(sequence)) continue;
     if (best == nullptr) {
       best = sequence;
@@ -300,7 +347,7 @@ int32_t Scheduler::AddRows(Sequence* sequence, int32_t rows, Builder* builder) {
   sequence->draft.resize(std::max(sequence->submitted + rows - sequence->known(), 0));
   MicroBatch& batch = *builder->batch;
   const int32_t first = sequence->submitted;
-  builder->parts.push_back({sequence->request.id, batch.rows(), first, rows});
+  builder->parts.push_back({sequence->request.id, batch.rows(), first, rows, sequence->life});
   SequenceRows& part = batch.sequences.emplace_back();
   part.sequence_id = sequence->request.id;
   part.first_position = first;
@@ -319,7 +366,7 @@ int32_t Scheduler::AddRows(Sequence* sequence, int32_t rows, Builder* builder) {
   if (options_.prefix_cache) {
     const std::span<const int32_t> blocks = sequence->kv_blocks;
     const int32_t certain = std::min(sequence->submitted, sequence->known());
-    cache_.Insert(sequence->tokens, blocks.first(certain / kKvBlockPositions));
+    cache_.Insert(sequence->tokens, blocks.first(certain / kKvBlockPositions), batch.id);
   }
   return rows;
 }
@@ -381,13 +428,14 @@ void Scheduler::Preempt(Sequence* sequence) {
   ReleaseBlocks(sequence);
   admitted_.erase(sequence);
   sequence->admitted = false;
-  sequence->submitted = 0;
   waiting_.insert(sequence);
 }
 
 void Scheduler::ReleaseBlocks(Sequence* sequence) {
   for (const int32_t block : sequence->kv_blocks) pool_.Release(block);
   sequence->kv_blocks.clear();
+  sequence->submitted = sequence->computed = sequence->replayed = sequence->lost_layers = 0;
+  ++sequence->life;
 }
 
 absl::Status Scheduler::OnResults(uint64_t batch_id, std::span<const RowResult> results) {
@@ -405,13 +453,25 @@ absl::Status Scheduler::OnResults(uint64_t batch_id, std::span<const RowResult> 
   }
   const InFlight done = std::move(found->second);
   in_flight_.erase(found);
+  const bool replay = done.batch->end_layer != 0;  // came back from an earlier stage
   for (const Part& part : done.parts) {
+    if (!replay) NoteComputed(part);
     size_t count = 0;
     while (count < results.size() && results[count].row < part.first_row + part.num_rows) ++count;
     ApplyResults(part, results.first(count));
     results = results.subspan(count);
   }
   return absl::OkStatus();
+}
+
+// Guesses are not counted: whether they are right is not known yet.
+void Scheduler::NoteComputed(const Part& part) {
+  const auto found = sequences_.find(part.sequence_id);
+  if (found == sequences_.end() || found->second->life != part.life) return;
+  Sequence& sequence = *found->second;
+  const int32_t end = std::min(part.first_position + part.num_rows, sequence.known());
+  sequence.computed = std::max(sequence.computed, end);
+  sequence.replayed = sequence.lost_layers = 0;  // it was sent after all replays
 }
 
 void Scheduler::ApplyResults(const Part& part, std::span<const RowResult> results) {
@@ -486,22 +546,44 @@ void Scheduler::OnTimed(uint64_t batch_id, int32_t stage, double compute_us) {
   }
 }
 
-void Scheduler::Restart(int32_t num_stages) {
+void Scheduler::Restart(int32_t num_stages, int32_t lost_layers) {
   if (num_stages != options_.num_stages) step_times_ = StepTimes(num_stages);
   options_.num_stages = num_stages;
   ++stats_.restarts;
+  if (lost_layers == 0) {
+    cache_.ForgetFrom(oldest_in_flight());
+  } else {
+    cache_.Clear();
+  }
   in_flight_.clear();
   recent_.clear();
+  replayed_last_ = false;
+  stale_.assign(pool_.num_blocks(), false);
   for (const auto& [id, sequence] : sequences_) {
-    ReleaseBlocks(sequence.get());
-    sequence->submitted = 0;
     sequence->awaited = 0;
     sequence->draft.clear();
+    if (lost_layers < kAllLayers && sequence->computed > 0) {
+      KeepBlocks(sequence.get(), lost_layers);
+      continue;
+    }
+    ReleaseBlocks(sequence.get());
+    admitted_.erase(sequence.get());
     sequence->admitted = false;
     waiting_.insert(sequence.get());
   }
-  admitted_.clear();
-  cache_.Clear();
+}
+
+// Of computed positions. An earlier replay may not have come through, so it is done again.
+void Scheduler::KeepBlocks(Sequence* sequence, int32_t lost_layers) {
+  std::vector<int32_t>& blocks = sequence->kv_blocks;
+  for (; std::ssize(blocks) > BlocksFor(sequence->computed); blocks.pop_back())
+    pool_.Release(blocks.back());
+  sequence->submitted = sequence->computed;
+  sequence->lost_layers = std::max(sequence->lost_layers, lost_layers);
+  sequence->replayed = 0;
+  ++sequence->life;
+  if (sequence->lost_layers == 0) return;
+  for (const int32_t block : blocks) stale_[block] = true;
 }
 
 void Scheduler::Keep(const std::string& name, std::span<const TokenId> tokens) {
@@ -531,7 +613,7 @@ std::vector<int32_t> Scheduler::BorrowFree(int32_t count) {
 }
 
 void Scheduler::GiveBack(std::span<const int32_t> blocks, std::span<const TokenId> tokens) {
-  if (!tokens.empty()) cache_.Insert(tokens, blocks);
+  if (!tokens.empty()) cache_.Insert(tokens, blocks, last_batch_id_);
   for (const int32_t block : blocks) pool_.Release(block);
 }
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -58,6 +59,7 @@ struct SchedulerStats {
   uint64_t micro_batches = 0;
   uint64_t preemptions = 0;
   uint64_t restarts = 0;
+  uint64_t replayed_tokens = 0;  // computed again, by the stages that had lost them
   uint64_t drafted_tokens = 0;   // guessed by prompt lookup
   uint64_t accepted_tokens = 0;  // ... and right
 };
@@ -83,8 +85,13 @@ class Scheduler {
   // Restart must follow.
   void OnFailure(uint64_t batch_id, const absl::Status& status);
   void OnTimed(uint64_t batch_id, int32_t stage, double compute_us);
-  // All KV is lost and nothing is on its way any more: every sequence is replayed from its tokens.
-  void Restart(int32_t num_stages);
+  static constexpr int32_t kAllLayers = std::numeric_limits<int32_t>::max();
+  // Nothing is on its way any more, and the stages that have layers before `lost_layers` may have
+  // lost their KV: sequences are replayed from their tokens. Later stages still hold what they have
+  // computed, so a replay goes only up to there, for the positions whose rows came back: stages
+  // work in order, so with a result all that was sent before it is done, too. Whatever else was on
+  // its way is sent again and written over.
+  void Restart(int32_t num_stages, int32_t lost_layers = kAllLayers);
 
   // Sessions: blocks of these tokens are given up last, until the same name is kept with others or
   // with none.
@@ -113,6 +120,7 @@ class Scheduler {
     int32_t first_row = 0;
     int32_t first_position = 0;
     int32_t num_rows = 0;
+    uint32_t life = 0;  // of the sequence then
   };
   struct InFlight {
     std::shared_ptr<const engine::MicroBatch> batch;
@@ -140,6 +148,8 @@ class Scheduler {
   bool HasRoomFor(const Sequence& sequence) const;
   void Preempt(Sequence* sequence);
   void AddSuspect(Builder* builder);
+  void AddReplayRows(Builder* builder);
+  void SkipReplayed(Sequence* sequence) const;
   void AddDecodeRows(Builder* builder);
   void AddPromptRows(Builder* builder);
   int32_t PromptRows(const Builder& builder) const;
@@ -150,10 +160,12 @@ class Scheduler {
   void MakeDraft(Sequence* sequence, int32_t rows_left) const;
   bool EnsureBlocks(Sequence* sequence, int32_t positions, const Builder& builder);
   bool FreeOneBlock(const Sequence& sequence, const Builder& builder);
+  void NoteComputed(const Part& part);
   void ApplyResults(const Part& part, std::span<const engine::RowResult> results);
   bool ApplyResult(Sequence* sequence, int32_t position, const engine::RowResult& result);
   void End(Sequence* sequence, EndReason reason, const absl::Status& status);
   void ReleaseBlocks(Sequence* sequence);
+  void KeepBlocks(Sequence* sequence, int32_t lost_layers);
   bool IsDecoding(const Sequence& sequence) const;
   bool InBatch(const Sequence& sequence, const Builder& builder) const;
 
@@ -167,6 +179,8 @@ class Scheduler {
   std::map<std::string, PrefixCache::Ticket> kept_;  // by session
   std::multiset<absl::Time> deadlines_;
   std::map<uint64_t, InFlight> in_flight_;
+  std::vector<bool> stale_;  // [num_kv_blocks]: to be replayed, of those that sequences have kept
+  bool replayed_last_ = false;                         // by the newest micro-batch
   std::deque<std::pair<uint64_t, BatchRows>> recent_;  // compositions, for timings that come late
   uint64_t last_batch_id_ = 0;
   uint64_t last_arrival_ = 0;

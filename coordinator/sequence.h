@@ -66,6 +66,10 @@ struct Sequence {
   std::vector<engine::TokenId> tokens;  // known so far
   std::vector<int32_t> kv_blocks;       // hold one reference each
   int32_t submitted = 0;                // positions whose rows are on their way or done
+  int32_t computed = 0;                 // positions whose rows are known to be done, on all stages
+  int32_t lost_layers = 0;              // layers before this one may lack KV of computed positions
+  int32_t replayed = 0;                 // computed positions whose KV is there again, or on its way
+  uint32_t life = 0;                    // how often it has got blocks
   int32_t next_output = 0;              // position whose result is the next to come
   int32_t awaited = 0;                  // results on their way
   int32_t failures = 0;                 // micro-batches with it that a stage could not do
@@ -78,6 +82,7 @@ struct Sequence {
   int32_t num_new() const { return known() - prompt_length; }
   bool samples() const { return request.kind == engine::OutputKind::kSample; }
   int32_t remaining() const { return known() - submitted; }
+  bool replays() const { return lost_layers > 0 && replayed < computed; }
 };
 
 }  // namespace baton::coordinator

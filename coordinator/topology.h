@@ -45,6 +45,11 @@ struct LinkEntry {
   absl::Duration latency;  // one way
   double bytes_per_s = 0;  // 0: not known
   int32_t line = 0;
+
+  bool operator==(const LinkEntry& other) const {  // wherever it stands
+    return from == other.from && to == other.to && latency == other.latency &&
+           bytes_per_s == other.bytes_per_s;
+  }
 };
 
 enum class Objective : uint8_t { kThroughput, kLatency };
@@ -53,6 +58,7 @@ struct TlsFiles {
   std::string ca;
   std::string cert;
   std::string key;
+  bool operator==(const TlsFiles&) const = default;
 };
 
 struct Limits {
@@ -68,6 +74,7 @@ struct Limits {
   absl::Duration lease = absl::Seconds(10);     // a worker that is silent for longer is lost
   absl::Duration step = absl::Seconds(60);      // without any progress
   absl::Duration recovery = absl::Seconds(30);  // how long requests wait for a lost worker
+  bool operator==(const Limits&) const = default;
 };
 
 inline constexpr std::string_view kNoJournal = "off";

@@ -1,10 +1,12 @@
 #include "coordinator/worker_registry.h"
 
+#include <algorithm>
 #include <thread>
 #include <utility>
 
 #include "engine/base/steady_time.h"
 #include "proto/link_speed.h"
+#include "proto/version.h"
 
 namespace baton::coordinator {
 namespace {
@@ -29,36 +31,86 @@ WorkerRegistry::WorkerRegistry(const std::vector<WorkerEntry>& workers,
                                const std::vector<WorkerEntry>& spares,
                                wire::WorkerConnector* connector)
     : connector_(connector) {
-  const auto add = [this](const WorkerEntry& entry, bool spare) {
-    auto worker = std::make_unique<Worker>();
-    worker->entry = entry;
-    worker->spare = spare;
-    worker->seen.name = entry.name;
-    worker->seen.address = entry.address;
-    worker->seen.spare = spare;
-    workers_.push_back(std::move(worker));
-  };
-  for (const WorkerEntry& entry : workers) add(entry, false);
-  for (const WorkerEntry& entry : spares) add(entry, true);
+  SetWorkers(workers, spares);
 }
 
 WorkerRegistry::~WorkerRegistry() { DetachAll(); }
 
+void WorkerRegistry::SetWorkers(const std::vector<WorkerEntry>& workers,
+                                const std::vector<WorkerEntry>& spares) {
+  const std::lock_guard lock(mutex_);
+  for (const size_t worker : current_) workers_[worker]->listed = false;
+  const std::vector<size_t> before = std::exchange(current_, {});
+  const auto list = [&](const WorkerEntry& entry, bool spare) {
+    const auto known = std::ranges::find_if(workers_, [&](const auto& worker) {
+      return worker->entry.name == entry.name && worker->entry.address == entry.address;
+    });
+    const size_t index = known - workers_.begin();
+    if (known == workers_.end()) workers_.push_back(std::make_unique<Worker>());
+    Worker& worker = *workers_[index];
+    if (std::ranges::find(before, index) == before.end()) worker.alive = worker.draining = false;
+    worker.entry = entry;
+    worker.spare = worker.seen.spare = spare;
+    worker.listed = true;
+    worker.seen.worker = index;
+    worker.seen.name = entry.name;
+    worker.seen.address = entry.address;
+    current_.push_back(index);
+  };
+  for (const WorkerEntry& entry : workers) list(entry, false);
+  for (const WorkerEntry& entry : spares) list(entry, true);
+  for (const size_t worker : before) {
+    if (!workers_[worker]->listed) current_.push_back(worker);
+  }
+}
+
+void WorkerRegistry::NotePlaced(std::span<const size_t> placed) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(current_, [&](size_t index) {
+    if (std::ranges::find(placed, index) != placed.end()) return false;
+    Worker& worker = *workers_[index];
+    worker.seen.layers = {};
+    return !worker.listed;
+  });
+}
+
+std::vector<size_t> WorkerRegistry::current() const {
+  const std::lock_guard lock(mutex_);
+  return current_;
+}
+
+bool WorkerRegistry::listed(size_t worker) const {
+  const std::lock_guard lock(mutex_);
+  return workers_[worker]->listed;
+}
+
+WorkerEntry WorkerRegistry::entry(size_t worker) const {
+  const std::lock_guard lock(mutex_);
+  return workers_[worker]->entry;
+}
+
+bool WorkerRegistry::is_spare(size_t worker) const {
+  const std::lock_guard lock(mutex_);
+  return workers_[worker]->spare;
+}
+
 std::vector<WorkerSnapshot> WorkerRegistry::Snapshot() const {
   const std::lock_guard lock(mutex_);
   std::vector<WorkerSnapshot> snapshot;
-  for (const auto& worker : workers_) {
-    snapshot.push_back(worker->seen);
-    if (worker->draining) snapshot.back().state = WorkerState::kDraining;
+  for (const size_t index : current_) {
+    const Worker& worker = *workers_[index];
+    snapshot.push_back(worker.seen);
+    if (worker.draining || !worker.listed) snapshot.back().state = WorkerState::kDraining;
   }
   return snapshot;
 }
 
-size_t WorkerRegistry::Find(std::string_view name) const {
-  for (size_t i = 0; i < workers_.size(); ++i) {
-    if (workers_[i]->entry.name == name) return i;
+std::optional<size_t> WorkerRegistry::Find(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  for (const size_t index : current_) {
+    if (workers_[index]->listed && workers_[index]->entry.name == name) return index;
   }
-  return workers_.size();
+  return std::nullopt;
 }
 
 std::shared_ptr<wire::WorkerClient> WorkerRegistry::ClientOf(size_t worker) {
@@ -69,13 +121,14 @@ std::shared_ptr<wire::WorkerClient> WorkerRegistry::ClientOf(size_t worker) {
 }
 
 void WorkerRegistry::Refresh(absl::Duration timeout) {
-  InParallel(workers_.size(), [&](size_t i) { Query(i, timeout); });
+  const std::vector<size_t> asked = current();
+  InParallel(asked.size(), [&](size_t i) { Query(asked[i], timeout); });
 }
 
 void WorkerRegistry::RefreshLost(absl::Duration timeout) {
-  InParallel(workers_.size(), [&](size_t i) {
-    if (!alive(i) || draining(i)) Query(i, timeout);
-  });
+  std::vector<size_t> asked = current();
+  std::erase_if(asked, [this](size_t worker) { return alive(worker) && !draining(worker); });
+  InParallel(asked.size(), [&](size_t i) { Query(asked[i], timeout); });
 }
 
 void WorkerRegistry::Query(size_t index, absl::Duration timeout) {
@@ -83,6 +136,12 @@ void WorkerRegistry::Query(size_t index, absl::Duration timeout) {
   if (!info.ok()) {
     MarkLost(index, Message(info.status()));
     return;
+  }
+  // Whoever gets a stage is asked when it loads; a spare would be found out too late.
+  if (is_spare(index)) {
+    const absl::Status same =
+        wire::CheckSameVersion("the worker", info->protocol_version, info->build);
+    if (!same.ok()) return MarkLost(index, Message(same));
   }
   const std::lock_guard lock(mutex_);
   Worker& worker = *workers_[index];
@@ -92,6 +151,8 @@ void WorkerRegistry::Query(size_t index, absl::Duration timeout) {
   worker.seen.info = *info;
   worker.seen.reason.clear();
   if (worker.seen.state == WorkerState::kLost) worker.seen.state = WorkerState::kJoining;
+  if (worker.spare && worker.seen.state == WorkerState::kJoining)
+    worker.seen.state = WorkerState::kReady;  // to take over
 }
 
 bool WorkerRegistry::alive(size_t worker) const {
@@ -251,7 +312,7 @@ void WorkerRegistry::SetDraining(size_t worker, bool draining) {
 
 bool WorkerRegistry::draining(size_t worker) const {
   const std::lock_guard lock(mutex_);
-  return workers_[worker]->draining;
+  return workers_[worker]->draining || !workers_[worker]->listed;
 }
 
 }  // namespace baton::coordinator

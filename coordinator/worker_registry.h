@@ -11,6 +11,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +29,7 @@ std::string_view WorkerStateName(WorkerState state);  // "joining", …
 
 // For status and metrics.
 struct WorkerSnapshot {
+  size_t worker = 0;  // in the registry
   std::string name;
   std::string address;
   bool spare = false;
@@ -49,11 +52,19 @@ class WorkerRegistry {
                  wire::WorkerConnector* connector);
   ~WorkerRegistry();
 
-  size_t size() const { return workers_.size(); }
-  const WorkerEntry& entry(size_t worker) const { return workers_[worker]->entry; }
-  bool is_spare(size_t worker) const { return workers_[worker]->spare; }
-  std::vector<WorkerSnapshot> Snapshot() const;
-  size_t Find(std::string_view name) const;  // size(): there is none
+  // The topology's from now on. Who was there before keeps its number and what is known of it; who
+  // is not there any more leaves: it counts as drained, and is forgotten once it has no stage.
+  void SetWorkers(const std::vector<WorkerEntry>& workers, const std::vector<WorkerEntry>& spares);
+  // Only these have a stage.
+  void NotePlaced(std::span<const size_t> placed);
+
+  // Those of the topology in its order, spares last, and then those that are leaving.
+  std::vector<size_t> current() const;
+  bool listed(size_t worker) const;  // in the topology
+  WorkerEntry entry(size_t worker) const;
+  bool is_spare(size_t worker) const;
+  std::vector<WorkerSnapshot> Snapshot() const;  // of current()
+  std::optional<size_t> Find(std::string_view name) const;
 
   // Asks all workers at the same time who they are; those that do not answer are lost.
   void Refresh(absl::Duration timeout);
@@ -85,12 +96,13 @@ class WorkerRegistry {
 
   void MarkLost(size_t worker, std::string_view why);
   void SetDraining(size_t worker, bool draining);
-  bool draining(size_t worker) const;
+  bool draining(size_t worker) const;  // or leaving
 
  private:
   struct Worker {
     WorkerEntry entry;
     bool spare = false;
+    bool listed = true;  // in the topology
     bool alive = false;
     bool draining = false;
     std::shared_ptr<wire::WorkerClient> client;
@@ -106,8 +118,9 @@ class WorkerRegistry {
   void Query(size_t worker, absl::Duration timeout);
 
   wire::WorkerConnector* const connector_;
-  mutable std::mutex mutex_;  // guards what workers_ point to, but entry and spare
-  std::vector<std::unique_ptr<Worker>> workers_;
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<Worker>> workers_;  // all there ever were; guarded by mutex_
+  std::vector<size_t> current_;                   // guarded by mutex_
 };
 
 // Calls function(0) … function(count - 1) at the same time and waits for all.

@@ -63,6 +63,8 @@ class AttachReactor : public grpc::ClientBidiReactor<v1::CoordinatorMessage, v1:
     return *hello_status_;
   }
 
+  uint64_t kv_id() const { return kv_id_; }  // once greeted
+
   // Ends the stream and returns when no callback runs any more.
   void Stop() {
     Silence();
@@ -108,7 +110,10 @@ class AttachReactor : public grpc::ClientBidiReactor<v1::CoordinatorMessage, v1:
   absl::Status Handle() {
     const absl::Status sound = Check();
     const v1::WorkerMessage& message = incoming_;
-    if (message.has_hello()) Greet(Prefixed(sound, fmt::format("worker {}", address_)));
+    if (message.has_hello()) {
+      kv_id_ = message.hello().kv_id();
+      Greet(Prefixed(sound, fmt::format("worker {}", address_)));
+    }
     RETURN_IF_ERROR(sound);
     switch (message.message_case()) {
       case v1::WorkerMessage::kHello:
@@ -161,6 +166,8 @@ class AttachReactor : public grpc::ClientBidiReactor<v1::CoordinatorMessage, v1:
   std::mutex event_mutex_;
   std::function<void(WorkerEvent)> on_event_;  // guarded by event_mutex_
 
+  uint64_t kv_id_ = 0;  // written before greeted_
+
   std::mutex mutex_;
   std::optional<absl::Status> hello_status_;  // guarded by mutex_
   absl::Status own_error_;                    // guarded by mutex_; why this side ended the stream
@@ -173,6 +180,8 @@ class GrpcWorkerLink : public WorkerLink {
  public:
   explicit GrpcWorkerLink(std::unique_ptr<AttachReactor> reactor) : reactor_(std::move(reactor)) {}
   ~GrpcWorkerLink() override { reactor_->Stop(); }
+
+  uint64_t kv_id() const override { return reactor_->kv_id(); }
 
   void Submit(std::shared_ptr<const engine::MicroBatch> batch) override {
     v1::CoordinatorMessage message;
@@ -215,6 +224,7 @@ absl::StatusOr<std::unique_ptr<WorkerLink>> AttachOverGrpc(
   hello.set_fingerprint(options.fingerprint);
   hello.set_epoch(options.epoch);
   hello.set_lease_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(options.lease)));
+  hello.set_kv_id(options.kv_id);
   reactor->Send(std::move(message));
   if (absl::Status status = reactor->WaitForHello(timeout); !status.ok()) {
     reactor->Stop();

@@ -92,6 +92,7 @@ absl::StatusOr<engine::OutputRow> OutputFromProto(const v1::OutputRow& message) 
 void ToProto(const engine::MicroBatch& batch, v1::MicroBatch* message) {
   message->set_id(batch.id);
   message->set_epoch(batch.epoch);
+  message->set_end_layer(batch.end_layer);
   message->mutable_tokens()->Add(batch.tokens.begin(), batch.tokens.end());
   for (const engine::SequenceRows& rows : batch.sequences) {
     v1::SequenceRows* entry = message->add_sequences();
@@ -108,6 +109,7 @@ absl::StatusOr<engine::MicroBatch> FromProto(const v1::MicroBatch& message) {
   engine::MicroBatch batch;
   batch.id = message.id();
   batch.epoch = message.epoch();
+  batch.end_layer = message.end_layer();
   batch.tokens.assign(message.tokens().begin(), message.tokens().end());
   batch.sequences.reserve(message.sequences_size());
   for (const v1::SequenceRows& rows : message.sequences()) {

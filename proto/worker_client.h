@@ -150,6 +150,9 @@ using WorkerEvent = std::variant<StepResult, StepFailed, StepTimed, WorkerHeartb
 class WorkerLink {
  public:
   virtual ~WorkerLink() = default;
+  // Names the worker's KV cache: that of AttachOptions where it is as this coordinator's
+  // micro-batches have left it, else a new one. 0: not known.
+  virtual uint64_t kv_id() const { return 0; }
   // To the first stage; never blocks, and never calls on_event itself. Ids rise within an epoch:
   // workers refuse one that comes again. A micro-batch that the worker can't take comes back as
   // StepFailed; when the link is gone, LinkClosed speaks for all.
@@ -174,6 +177,7 @@ class WorkerClient {
     // clock will do): late work of the old ones is known by that.
     uint64_t epoch = 0;
     absl::Duration lease = absl::Seconds(10);
+    uint64_t kv_id = 0;  // of the link before this one; 0: there was none
   };
   virtual absl::StatusOr<std::unique_ptr<WorkerLink>> Attach(
       const AttachOptions& options, std::function<void(WorkerEvent)> on_event,

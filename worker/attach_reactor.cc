@@ -82,10 +82,15 @@ class AttachReactor : public grpc::ServerBidiReactor<v1::CoordinatorMessage, v1:
     const wire::WorkerClient::AttachOptions options{
         .fingerprint = hello.fingerprint(),
         .epoch = hello.epoch(),
-        .lease = std::clamp(absl::Milliseconds(hello.lease_ms()), kMinLease, kMaxLease)};
-    ASSIGN_OR_RETURN(attachment_, worker_->Attach(
-                                      options, [&] { Push(std::move(answer)); },
-                                      [this](wire::WorkerEvent event) { Send(std::move(event)); }));
+        .lease = std::clamp(absl::Milliseconds(hello.lease_ms()), kMinLease, kMaxLease),
+        .kv_id = hello.kv_id()};
+    const auto accepted = [&](uint64_t kv_id) {
+      answer.mutable_hello()->set_kv_id(kv_id);
+      Push(std::move(answer));
+    };
+    ASSIGN_OR_RETURN(attachment_,
+                     worker_->Attach(options, accepted,
+                                     [this](wire::WorkerEvent event) { Send(std::move(event)); }));
     return absl::OkStatus();
   }
 

@@ -159,4 +159,9 @@ std::string DrawInstanceId() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", source(), source(), source(), source());
 }
 
+uint64_t DrawId() {
+  std::random_device source;
+  return (uint64_t{source()} << 32 | source()) | 1;
+}
+
 }  // namespace baton::worker

@@ -35,5 +35,6 @@ std::string HostId();
 
 // Random, 128 bits as hexadecimal digits.
 std::string DrawInstanceId();
+uint64_t DrawId();  // at random; not 0
 
 }  // namespace baton::worker

@@ -59,17 +59,19 @@ thread_local const LocalConnector::EventGate* LocalConnector::EventGate::calling
 
 class LocalConnector::Link : public wire::WorkerLink {
  public:
-  Link(std::string address, std::weak_ptr<Worker> worker, uint64_t attachment,
+  Link(std::string address, std::weak_ptr<Worker> worker, uint64_t attachment, uint64_t kv_id,
        std::shared_ptr<EventGate> gate)
       : address_(std::move(address)),
         worker_(std::move(worker)),
         attachment_(attachment),
+        kv_id_(kv_id),
         gate_(std::move(gate)) {}
   ~Link() override {
     gate_->Close();
     if (const auto worker = worker_.lock(); worker != nullptr) worker->Detach(attachment_);
   }
 
+  uint64_t kv_id() const override { return kv_id_; }
   void Submit(std::shared_ptr<const engine::MicroBatch> batch) override {
     const EventGate::Call call(gate_.get());
     if (const auto worker = worker_.lock(); worker != nullptr)
@@ -89,6 +91,7 @@ class LocalConnector::Link : public wire::WorkerLink {
   const std::string address_;
   const std::weak_ptr<Worker> worker_;
   const uint64_t attachment_;
+  const uint64_t kv_id_;
   const std::shared_ptr<EventGate> gate_;
 };
 
@@ -121,11 +124,12 @@ class LocalConnector::Client : public wire::WorkerClient {
     const auto worker = connector_->Find(address_);
     if (worker == nullptr) return Gone(address_);
     auto gate = std::make_shared<EventGate>(std::move(on_event));
+    uint64_t kv_id = 0;
     ASSIGN_OR_RETURN(const uint64_t attachment,
-                     worker->Attach(options, nullptr, [gate](wire::WorkerEvent event) {
-                       gate->Emit(std::move(event));
-                     }));
-    return std::make_unique<Link>(address_, worker, attachment, std::move(gate));
+                     worker->Attach(
+                         options, [&kv_id](uint64_t id) { kv_id = id; },
+                         [gate](wire::WorkerEvent event) { gate->Emit(std::move(event)); }));
+    return std::make_unique<Link>(address_, worker, attachment, kv_id, std::move(gate));
   }
   absl::StatusOr<std::string> ReadHeader(const std::string& file_name, absl::Duration) override {
     return Unimplemented("worker {}: {}: workers of this process have the coordinator's own files",

@@ -72,6 +72,7 @@ struct Worker::LoadedUnit {
   wire::WireType wire_type = wire::WireType::kF32;
   std::string kv_form;               // who can read its KV blocks
   std::atomic<bool> broken = false;  // its files have changed; never used again
+  uint64_t kv_id = 0;                // guarded by mutex_; 0: nobody's yet
 };
 
 struct Worker::Attachment {
@@ -213,6 +214,7 @@ absl::StatusOr<wire::LoadedStage> Worker::Load(const wire::LoadRequest& request,
 // What cannot be measured stays unknown: that is no reason not to serve.
 void Worker::Measure(wire::Measure what, LoadedUnit* unit) {
   if (what == wire::Measure::kNone) return;
+  unit->kv_id = 0;  // measuring writes there
   wire::StageSpeed& speed = unit->description.speed;
   if (what == wire::Measure::kTogether) {
     const std::lock_guard running(run_mutex_);
@@ -284,14 +286,10 @@ absl::Status Worker::CheckBudget(const engine::StageSpec& spec) const {
 // ---- The coordinator
 
 absl::StatusOr<uint64_t> Worker::Attach(const wire::WorkerClient::AttachOptions& options,
-                                        const std::function<void()>& accepted, EventSink sink) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (options.epoch < epoch_) {
-      return FailedPrecondition("worker {}: the coordinator's epoch {} is over, the newest is {}",
-                                options_.name, options.epoch, epoch_);
-    }
-  }
+                                        const std::function<void(uint64_t kv_id)>& accepted,
+                                        EventSink sink) {
+  const std::lock_guard attaching(attach_mutex_);
+  ASSIGN_OR_RETURN(const uint64_t kv_id, ClaimKv(options.epoch, options.kv_id));
   uint64_t id = 0;
   {
     const std::lock_guard lock(sink_mutex_);
@@ -299,7 +297,7 @@ absl::StatusOr<uint64_t> Worker::Attach(const wire::WorkerClient::AttachOptions&
       attachment_->sink(wire::LinkClosed{absl::AbortedError("another coordinator has attached")});
     }
     id = ++attachments_;
-    if (accepted) accepted();
+    if (accepted) accepted(kv_id);
     attachment_ =
         std::make_unique<Attachment>(Attachment{.id = id,
                                                 .epoch = options.epoch,
@@ -312,6 +310,19 @@ absl::StatusOr<uint64_t> Worker::Attach(const wire::WorkerClient::AttachOptions&
   const std::lock_guard lock(mutex_);
   RaiseEpoch(options.epoch);
   return id;
+}
+
+// What is on its way of an older epoch may still be computed, but before everything of this one; it
+// writes only what its own coordinator does not count on (Scheduler::Restart).
+absl::StatusOr<uint64_t> Worker::ClaimKv(uint64_t epoch, uint64_t kv_id) {
+  const std::lock_guard lock(mutex_);
+  if (epoch < epoch_) {
+    return FailedPrecondition("worker {}: the coordinator's epoch {} is over, the newest is {}",
+                              options_.name, epoch, epoch_);
+  }
+  if (unit_ == nullptr) return 0;
+  if (kv_id == 0 || unit_->kv_id != kv_id) unit_->kv_id = DrawId();
+  return unit_->kv_id;
 }
 
 void Worker::Detach(uint64_t attachment) {
@@ -421,6 +432,10 @@ absl::Status Worker::Push(const std::string& fingerprint,
     }
     RETURN_IF_ERROR(engine::CheckMicroBatch(*batch, unit->runner->limits()));
     RETURN_IF_ERROR(CheckHidden(*batch, *unit->runner, hidden));
+    if (batch->end_layer != 0 && batch->end_layer <= unit->description.layers.begin) {
+      return InvalidArgument("micro-batch {}: ends before layer {}, but this stage begins at {}",
+                             batch->id, batch->end_layer, unit->description.layers.begin);
+    }
 
     const std::lock_guard lock(mutex_);
     if (batch->epoch < epoch_) {  // late, not wrong
@@ -527,7 +542,9 @@ void Worker::FinishStep(RunningStep running) {
   if (absl::IsDataLoss(status)) running.unit->broken = true;  // the watching thread ends it
 
   const Clock::time_point computed = Clock::now();
-  if (status.ok() && runner.last()) {
+  const bool ends = runner.last() || (batch.end_layer != 0 &&
+                                      batch.end_layer <= running.unit->description.layers.end);
+  if (status.ok() && ends) {
     Emit(step.attachment, wire::StepResult{.batch_id = batch.id,
                                            .epoch = batch.epoch,
                                            .results = std::move(running.output.results)});

@@ -56,9 +56,11 @@ class Worker {
 
   // The coordinator's attachment. A later one takes the place of one before it, whose sink gets
   // LinkClosed; an attachment that is silent for longer than its lease ends too. The stage stays
-  // loaded, work in flight is dropped. `accepted` is called before any event.
+  // loaded, work in flight is dropped. `accepted` is called before any event, with the KV cache's
+  // name (WorkerLink::kv_id).
   absl::StatusOr<uint64_t> Attach(const wire::WorkerClient::AttachOptions& options,
-                                  const std::function<void()>& accepted, EventSink sink);
+                                  const std::function<void(uint64_t kv_id)>& accepted,
+                                  EventSink sink);
   void Detach(uint64_t attachment);
 
   // From an attached coordinator; ignored where another has taken its place. A step that can't be
@@ -100,6 +102,7 @@ class Worker {
   std::shared_ptr<LoadedUnit> TakeUnit();              // waits for the running step
   void UnloadBroken(const std::shared_ptr<LoadedUnit>& unit);
   void RaiseEpoch(uint64_t epoch);  // with mutex_ held
+  absl::StatusOr<uint64_t> ClaimKv(uint64_t epoch, uint64_t kv_id);
 
   // Calls `copy` between two steps, if the stage is still that one and the epoch not over.
   absl::Status WithStage(const std::shared_ptr<LoadedUnit>& unit, uint64_t epoch,
@@ -127,8 +130,9 @@ class Worker {
   const std::string instance_id_;
   const std::string host_id_;
 
-  std::mutex load_mutex_;  // held by Load and Unload; taken before all others
-  std::mutex run_mutex_;   // held by the compute thread during a step
+  std::mutex load_mutex_;    // held by Load and Unload; taken before all others
+  std::mutex attach_mutex_;  // held by Attach; taken before those below
+  std::mutex run_mutex_;     // held by the compute thread during a step
 
   mutable std::mutex mutex_;
   std::shared_ptr<LoadedUnit> unit_;  // guarded by mutex_

@@ -15,6 +15,13 @@ absl::Status CheckTokenId(std::string_view what, TokenId id, const MicroBatchLim
   return InvalidArgument("micro-batch: {} {}, expected 0 to {}", what, id, limits.vocab_size - 1);
 }
 
+absl::Status CheckEnd(const MicroBatch& batch) {
+  if (batch.end_layer == 0 || (batch.end_layer > 0 && batch.outputs.empty()))
+    return absl::OkStatus();
+  return InvalidArgument("micro-batch: {} outputs, but it ends before layer {}",
+                         batch.outputs.size(), batch.end_layer);
+}
+
 absl::Status CheckTokens(const MicroBatch& batch, const MicroBatchLimits& limits) {
   if (batch.tokens.empty() || batch.tokens.size() > static_cast<size_t>(limits.max_rows)) {
     return InvalidArgument("micro-batch: {} rows, expected 1 to {}", batch.tokens.size(),
@@ -155,6 +162,7 @@ absl::Status CheckOutputs(const MicroBatch& batch, const MicroBatchLimits& limit
 absl::Status CheckMicroBatch(const MicroBatch& batch, const MicroBatchLimits& limits) {
   RETURN_IF_ERROR(CheckTokens(batch, limits));
   RETURN_IF_ERROR(CheckSequences(batch, limits));
+  RETURN_IF_ERROR(CheckEnd(batch));
   return CheckOutputs(batch, limits);
 }
 

@@ -52,6 +52,9 @@ struct MicroBatch {
   std::vector<TokenId> tokens;          // [rows]
   std::vector<SequenceRows> sequences;  // in order of rows; their num_rows sum to rows
   std::vector<OutputRow> outputs;       // in order of rows
+  // Only the layers before this one: the stage that has the last of them answers, without outputs.
+  // 0: all.
+  int32_t end_layer = 0;
 
   int32_t rows() const { return static_cast<int32_t>(tokens.size()); }
 };

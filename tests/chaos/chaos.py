@@ -220,6 +220,11 @@ class Chaos:
         self.grpc, self.http = server.grpc, server.http
         return server
 
+    def at(self, topology, address):
+        """The file, for a coordinator that takes the place of one before it."""
+        topology.write_text(topology.read_text().replace("grpc: 127.0.0.1:0", f"grpc: {address}"))
+        return topology
+
     def stop(self):
         for server in reversed(self.servers):
             with contextlib.suppress(AssertionError):
@@ -405,6 +410,71 @@ def rolling(chaos):
                 time.sleep(0.2)
             require(time.monotonic() < end, f"{name} is not taken back: {now}")
     return f"{drained} drains and restarts, {streams.check()} requests, none failed, all equal"
+
+
+def other_build(path):
+    """The same program with another commit in its name, as a newer one would say."""
+    mine = cluster.run_json("version")["build"].encode()
+    digits = bytes(b"0123456789"[(c - 47) % 10] if chr(c).isdigit() else c for c in mine)
+    program = pathlib.Path(cluster.BATON).read_bytes()
+    require(mine in program and mine != digits, f"{mine!r} is not in the program")
+    path.write_bytes(program.replace(mine, digits))
+    path.chmod(0o755)
+    return path, digits.decode()
+
+
+def upgrade(chaos):
+    """Another build of the same protocol: refused by a running cluster in one line on each side, as bits are a build's; put in
+    place of the old one everywhere, while clients ask, nobody's answer breaks off or changes."""
+    count, tokens = (2, 300) if chaos.quick else (6, 500)
+    up = chaos.up(workers=2)
+    newer, name = other_build(chaos.folder / "newer")
+    prompts = [",".join(str(chaos.random.randrange(3, 200)) for _ in range(10)) for _ in range(count)]
+
+    def ask(i):
+        return cluster.run("run", "--server", chaos.grpc, "--tokens", prompts[i], "-n", tokens, "--temp", 0, "--ignore-eos",
+                           "--json", timeout=DEADLINE_S)
+    want = [json.loads(cluster.good(ask(i)).stdout)["tokens"] for i in range(count)]
+    got, over = [], threading.Event()
+
+    def go_on(i):
+        while not over.is_set():
+            got.append((i, ask(i)))
+    threads = [threading.Thread(target=go_on, args=(i,)) for i in range(count)]
+    for t in threads:
+        t.start()
+    try:
+        # A worker of the newer build wants to join.
+        stranger = cluster.Server("worker", "--listen", "127.0.0.1:0", "--name", "stranger", "--models", chaos.folder,
+                                  "--threads", 1, program=newer)
+        chaos.servers.append(stranger)
+        file = chaos.folder / "topology.yaml"
+        before = file.read_text()  # ends with the workers
+        file.write_text(before.rstrip("\n") + f"\n  - {{name: stranger, address: '{stranger.ready().grpc}'}}\n")
+        epoch = chaos.wait_ready()["epoch"]
+        refused = cluster.run("reload", "--server", chaos.grpc)
+        lines = [line for line in refused.stderr.splitlines() if "version mismatch" in line and name in line]
+        require(refused.returncode != 0 and len(lines) == 1, f"the newcomer is not refused in a line: {refused.stderr}")
+        stranger.wait_line(rf"version mismatch: .*{name.replace('+', '.')}", 10)
+        require(chaos.wait_ready()["epoch"] == epoch, "the pipeline was disturbed by a worker of another build")
+        file.write_text(before)
+        # All processes are replaced: clients resume at the new coordinator.
+        address = chaos.grpc
+        time.sleep(1)
+        up.stop()  # and its children
+        chaos.servers.append(cluster.Server("up", "-f", chaos.at(file, address), program=newer))
+        chaos.servers[-1].ready()
+        require(cluster.run_json("status", "--server", address)["state"] == "ready", "the newer build does not serve")
+        time.sleep(1)
+    finally:
+        over.set()
+        for t in threads:
+            t.join()
+    failed = [d.stderr.strip() for _, d in got if d.returncode != 0]
+    require(not failed, f"{len(failed)} of {len(got)} answers failed: {failed[:1]}")
+    other = [i for i, d in got if json.loads(d.stdout)["tokens"] != want[i]]
+    require(not other, f"{len(other)} of {len(got)} answers have other tokens")
+    return f"{len(got)} answers of {tokens} tokens equal, before and after; said of the newcomer: {lines[0].strip()}"
 
 
 def mixed(chaos):
@@ -644,7 +714,7 @@ def soak(chaos):
             f"medians of the middle and last third {early} -> {late}")
 
 
-SCENARIOS = {f.__name__: f for f in (workers, stopped, coordinator, rolling, mixed, links, clock, crowd, soak)}
+SCENARIOS = {f.__name__: f for f in (workers, stopped, coordinator, rolling, upgrade, mixed, links, clock, crowd, soak)}
 
 
 def main():

@@ -3,6 +3,8 @@
 #include <absl/synchronization/notification.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 namespace baton::coordinator {
 namespace {
 
@@ -16,8 +18,12 @@ class SilentLink : public wire::WorkerLink {
 
 class Ignored : public SequenceObserver {
  public:
-  bool OnResult(int32_t, const engine::RowResult&) override { return true; }
+  bool OnResult(int32_t, const engine::RowResult&) override {
+    ++results;
+    return true;
+  }
   void OnEnd(EndReason, const absl::Status&) override {}
+  std::atomic<int> results = 0;
 };
 
 // As with weights on a throttled disk: steps take for ever, heartbeats tell of pages that came.
@@ -35,7 +41,8 @@ TEST(PipelineTest, AStageIsWaitedForAsLongAsItReadsItsDisk) {
     failure = why;
     failed.Notify();
   });
-  pipeline.Resume(/*epoch=*/1, /*num_stages=*/1, std::make_shared<SilentLink>());
+  pipeline.Resume(/*epoch=*/1, /*num_stages=*/1, Scheduler::kAllLayers,
+                  std::make_shared<SilentLink>());
   SequenceRequest request;
   request.id = 1;
   request.tokens = {1, 2, 3};
@@ -55,6 +62,43 @@ TEST(PipelineTest, AStageIsWaitedForAsLongAsItReadsItsDisk) {
   ASSERT_TRUE(failed.HasBeenNotified());
   EXPECT_TRUE(absl::IsDeadlineExceeded(failure.status)) << failure.status;
   EXPECT_EQ(failure.stage, 0);
+}
+
+// The second half of a prompt comes back, the word that a stage could not do the first is slower.
+TEST(PipelineTest, WhatRestsOnAFailedMicroBatchIsNotTaken) {
+  PipelineOptions options;
+  options.scheduler.num_stages = 2;
+  options.scheduler.vocab_size = 1000;
+  options.scheduler.context_length = 256;
+  options.scheduler.num_kv_blocks = 16;
+  options.scheduler.chunk_rows = 32;
+  for (const bool fails : {true, false}) {
+    absl::Notification failed;
+    Pipeline pipeline(options, [&](const Pipeline::Failure&) { failed.Notify(); });
+    pipeline.Resume(/*epoch=*/1, /*num_stages=*/2, Scheduler::kAllLayers,
+                    std::make_shared<SilentLink>());
+    const auto observer = std::make_shared<Ignored>();
+    SequenceRequest request;
+    request.id = 1;
+    request.tokens.assign(64, 5);
+    request.max_new_tokens = 2;
+    request.observer = observer;
+    pipeline.Submit(std::move(request));
+    while (pipeline.stats().in_flight < 2) absl::SleepFor(absl::Milliseconds(5));
+    wire::StepResult second{.batch_id = 2, .epoch = 1, .results = {}};
+    second.results.emplace_back().row = 31;
+    second.results.back().token = 7;
+    pipeline.OnWorkerEvent(1, std::move(second));
+    if (fails) {
+      pipeline.OnWorkerEvent(0, wire::StepFailed{1, 1, Internal("no")});
+      failed.WaitForNotification();
+    } else {
+      pipeline.OnWorkerEvent(1, wire::StepResult{.batch_id = 1, .epoch = 1, .results = {}});
+      while (observer->results == 0) absl::SleepFor(absl::Milliseconds(1));
+    }
+    pipeline.Stop();
+    EXPECT_EQ(observer->results, fails ? 0 : 1);
+  }
 }
 
 }  // namespace

@@ -47,6 +47,12 @@ class EvenPlacer : public Placer {
     request.topology_hash = topology_hash;
     return request;
   }
+  bool WantsMeasure(const WorkerRegistry&, size_t) override { return wants_measure; }
+  bool Learn(WorkerRegistry*, const std::vector<Placement>&) override {
+    more_of_first = 1;
+    return wants_measure.exchange(false);
+  }
+  std::atomic<bool> wants_measure = false;  // of the next worker that loads
   std::atomic<size_t> least_workers = 1;
   std::atomic<int32_t> more_of_first = 0;   // layers, as measured on another day
   std::string topology_hash = "as it was";  // set before a start
@@ -110,18 +116,25 @@ class RecoveryTest : public ::testing::Test {
     for (int i = 0; i < workers + spares; ++i) cluster_.AddWorker(fmt::format("fake:{}", i + 1));
     Start(workers, spares);
   }
+  static std::vector<WorkerEntry> Entries(const std::vector<int>& numbers) {
+    std::vector<WorkerEntry> entries;
+    for (const int i : numbers) {
+      WorkerEntry& entry = entries.emplace_back();
+      entry.name = fmt::format("w{}", i);
+      entry.address = fmt::format("fake:{}", i + 1);
+    }
+    return entries;
+  }
   // A coordinator of these workers.
   void Start(int workers, int spares = 0) {
     addresses_.clear();
-    std::vector<WorkerEntry> entries, spare_entries;
+    std::vector<int> regular, spare;
     for (int i = 0; i < workers + spares; ++i) {
-      WorkerEntry entry;
-      entry.name = fmt::format("w{}", i);
-      entry.address = fmt::format("fake:{}", i + 1);
-      addresses_.push_back(entry.address);
-      (i < workers ? entries : spare_entries).push_back(entry);
+      addresses_.push_back(fmt::format("fake:{}", i + 1));
+      (i < workers ? regular : spare).push_back(i);
     }
-    registry_ = std::make_unique<WorkerRegistry>(entries, spare_entries, &cluster_);
+    before_ = {regular, spare};
+    registry_ = std::make_unique<WorkerRegistry>(Entries(regular), Entries(spare), &cluster_);
     PipelineOptions options;
     options.scheduler.num_stages = workers;
     options.scheduler.vocab_size = 1000;
@@ -161,6 +174,33 @@ class RecoveryTest : public ::testing::Test {
     return stream;
   }
 
+  // Another topology, of these workers and spares.
+  using Numbers = std::pair<std::vector<int>, std::vector<int>>;
+  absl::Status Rearrange(const Numbers& wanted) {
+    const auto set = [this](const Numbers& numbers) {
+      registry_->SetWorkers(Entries(numbers.first), Entries(numbers.second));
+      return absl::OkStatus();
+    };
+    const absl::Status status =
+        recovery_->Rearrange({.apply = [=] { return set(wanted); },
+                              .undo = [=, this] { set(before_).IgnoreError(); },
+                              .replan = wanted.first != before_.first},
+                             absl::Now() + kPatience);
+    if (status.ok()) before_ = wanted;
+    return status;
+  }
+  std::vector<std::string> Placed() {
+    std::vector<std::string> names;
+    for (const Placement& stage : recovery_->snapshot().placement)
+      names.push_back(registry_->entry(stage.worker).name);
+    return names;
+  }
+  void ExpectGoesOn(const std::shared_ptr<Stream>& stream, int count) {
+    ASSERT_EQ(stream->Wait(), absl::OkStatus());
+    EXPECT_EQ(stream->tokens(), FakeContinuation(FakePrompt(100, 1), count));
+  }
+
+  Numbers before_;
   absl::Duration step_deadline_ = absl::Seconds(60);
   int32_t context_ = 2048;
   int32_t num_kv_blocks_ = 512;
@@ -286,6 +326,64 @@ TEST_F(RecoveryTest, SurvivorsAreNotLoadedAgain) {
   EXPECT_EQ(cluster_.loads(addresses_[0]), 1);
   EXPECT_EQ(cluster_.loads(addresses_[1]), 2);
   EXPECT_EQ(cluster_.loads(addresses_[2]), 1);
+}
+
+// Rows that each of three stages does again when one of them is lost.
+TEST_F(RecoveryTest, StagesAfterTheLostOneReplayNothing) {
+  for (int lost = 0; lost < 3; ++lost) {
+    Stop();
+    for (int i = 0; i < 3; ++i) {
+      cluster_.Kill(fmt::format("fake:{}", i + 1));
+      cluster_.AddWorker(fmt::format("fake:{}", i + 1));
+    }
+    Start(3);
+    cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
+    ExpectReady();
+    const auto stream = Generate(FakePrompt(1000, 1), 200);
+    stream->WaitForTokens(20);
+    std::vector<int64_t> rows;
+    for (const std::string& address : addresses_) rows.push_back(cluster_.rows(address));
+    cluster_.Kill(addresses_[lost]);
+    cluster_.Restart(addresses_[lost]);
+    ASSERT_EQ(stream->Wait(), absl::OkStatus());
+    EXPECT_EQ(stream->tokens(), FakeContinuation(FakePrompt(1000, 1), 200));
+    for (int i = 0; i < 3; ++i) {
+      const int64_t again = cluster_.rows(addresses_[i]) - rows[i];
+      EXPECT_EQ(again > 1000, i <= lost) << again << " rows at stage " << i << ", lost " << lost;
+    }
+  }
+}
+
+TEST_F(RecoveryTest, ALinkThatIsCutCostsNoReplay) {
+  Build(3);
+  cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
+  ExpectReady();
+  const auto stream = Generate(FakePrompt(1000, 1), 200);
+  stream->WaitForTokens(20);
+  cluster_.Cut(addresses_[1]);
+  ASSERT_EQ(stream->Wait(), absl::OkStatus());
+  EXPECT_EQ(stream->tokens(), FakeContinuation(FakePrompt(1000, 1), 200));
+  EXPECT_EQ(recovery_->snapshot().losses, 1u);
+  for (const std::string& address : addresses_) EXPECT_LT(cluster_.rows(address), 1500) << address;
+  // What was computed before is found by prompts after.
+  ASSERT_EQ(Generate(FakePrompt(1000, 1), 5)->Wait(), absl::OkStatus());
+  EXPECT_LT(cluster_.rows(addresses_[0]), 1500);
+}
+
+// Where a worker has said that numbers or files are wrong, what others made of its work is not
+// trusted either.
+TEST_F(RecoveryTest, WrongWorkIsReplayedEverywhere) {
+  Build(2);
+  cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
+  ExpectReady();
+  const auto stream = Generate(FakePrompt(1000, 1), 200);
+  stream->WaitForTokens(20);
+  const int64_t rows = cluster_.rows(addresses_[1]);
+  cluster_.FailOnToken(FakeContinuation(FakePrompt(1000, 1), 60)[59], DataLoss("the file changed"),
+                       /*times=*/1);
+  ASSERT_EQ(stream->Wait(), absl::OkStatus());
+  EXPECT_EQ(stream->tokens(), FakeContinuation(FakePrompt(1000, 1), 200));
+  EXPECT_GT(cluster_.rows(addresses_[1]) - rows, 1000);
 }
 
 TEST_F(RecoveryTest, SpareTakesOver) {
@@ -528,6 +626,138 @@ TEST_F(RecoveryTest, DrainMovesLayersAndLosesNothing) {
   EXPECT_TRUE(absl::IsNotFound(recovery_->Drain("nobody", absl::Now())));
 }
 
+TEST_F(RecoveryTest, ADrainThatCannotBeDisturbsNobody) {
+  placer_.least_workers = 2;
+  Build(2);
+  ExpectReady();
+  const uint64_t epoch = recovery_->snapshot().epoch;
+  const absl::Status status = recovery_->Drain("w1", absl::Now() + kPatience);
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_EQ(recovery_->snapshot().epoch, epoch);
+  EXPECT_EQ(registry_->Snapshot()[1].state, WorkerState::kReady);
+}
+
+TEST_F(RecoveryTest, ASpareThatJoinsTakesOver) {
+  Build(2);
+  cluster_.AddWorker("fake:3");
+  cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
+  ExpectReady();
+  const auto stream = Generate(FakePrompt(100, 1), 200);
+  stream->WaitForTokens(20);
+  const uint64_t epoch = recovery_->snapshot().epoch;
+  ASSERT_EQ(Rearrange({{0, 1}, {2}}), absl::OkStatus());
+  EXPECT_EQ(recovery_->snapshot().epoch, epoch) << "nobody should have paused";
+  EXPECT_EQ(registry_->Snapshot()[2].state, WorkerState::kReady);
+  cluster_.Kill(addresses_[1]);
+  ExpectGoesOn(stream, 200);
+  EXPECT_EQ(Placed(), (std::vector<std::string>{"w0", "w2"}));
+}
+
+// In the middle, so that layers of both others move; it loads before anybody pauses.
+TEST_F(RecoveryTest, AWorkerThatJoinsGetsLayers) {
+  Build(2);
+  cluster_.AddWorker("fake:3");
+  cluster_.SetLoadTime("fake:3", absl::Milliseconds(300));
+  cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
+  ExpectReady();
+  const auto stream = Generate(FakePrompt(100, 1), 600);
+  stream->WaitForTokens(20);
+  ASSERT_EQ(Rearrange({{0, 2, 1}, {}}), absl::OkStatus());
+  EXPECT_EQ(Placed(), (std::vector<std::string>{"w0", "w2", "w1"}));
+  EXPECT_EQ(cluster_.loads("fake:3"), 1);
+  EXPECT_LT(recovery_->snapshot().last_pause, absl::Milliseconds(250));
+  ExpectGoesOn(stream, 600);
+  EXPECT_EQ(recovery_->snapshot().losses, 0u);
+}
+
+TEST_F(RecoveryTest, AWorkerThatJoinsIsMeasuredFirst) {
+  Build(2);
+  cluster_.AddWorker("fake:3");
+  ExpectReady();
+  placer_.wants_measure = true;
+  ASSERT_EQ(Rearrange({{0, 1, 2}, {}}), absl::OkStatus());
+  EXPECT_FALSE(placer_.wants_measure);
+  const std::vector<Placement> placement = recovery_->snapshot().placement;
+  ASSERT_EQ(placement.size(), 3u);
+  EXPECT_EQ(placement[0].layers.size(), kLayers / 3 + 1);
+  EXPECT_EQ(recovery_->snapshot().epoch, 2u);  // layers moved once
+}
+
+TEST_F(RecoveryTest, AWorkerThatLeavesGivesUpItsLayersFirst) {
+  Build(3);
+  cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
+  ExpectReady();
+  const auto stream = Generate(FakePrompt(100, 1), 200);
+  stream->WaitForTokens(20);
+  ASSERT_EQ(Rearrange({{0, 2}, {}}), absl::OkStatus());
+  EXPECT_EQ(Placed(), (std::vector<std::string>{"w0", "w2"}));
+  EXPECT_EQ(registry_->Snapshot().size(), 2u);
+  EXPECT_EQ(registry_->Find("w1"), std::nullopt);
+  cluster_.Kill(addresses_[1]);
+  ExpectGoesOn(stream, 200);
+  EXPECT_EQ(recovery_->snapshot().losses, 0u);
+  ASSERT_EQ(Rearrange({{0}, {2}}), absl::OkStatus());
+  EXPECT_EQ(Placed(), std::vector<std::string>{"w0"});
+}
+
+TEST_F(RecoveryTest, ANewcomerThatIsNotThereYetIsTakenInLater) {
+  options_.wait_for_pause = absl::Milliseconds(100);
+  Build(2);
+  cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
+  ExpectReady();
+  ASSERT_EQ(Rearrange({{0, 1, 2}, {}}), absl::OkStatus());
+  EXPECT_EQ(Placed(), (std::vector<std::string>{"w0", "w1"}));
+  EXPECT_EQ(registry_->Snapshot()[2].state, WorkerState::kJoining);
+  const auto stream = Generate(FakePrompt(100, 1), 600);
+  stream->WaitForTokens(20);
+  cluster_.AddWorker("fake:3");
+  for (int i = 0; i < 1000 && Placed().size() < 3; ++i) absl::SleepFor(absl::Milliseconds(10));
+  EXPECT_EQ(Placed().size(), 3u);
+  ExpectGoesOn(stream, 600);
+}
+
+TEST_F(RecoveryTest, AChangeThatCannotBeDisturbsNobody) {
+  placer_.least_workers = 2;
+  Build(2);
+  cluster_.AddWorker("fake:3");
+  cluster_.FailLoads("fake:3", NotFound("model.gguf: no such part"));
+  ExpectReady();
+  const uint64_t epoch = recovery_->snapshot().epoch;
+  EXPECT_TRUE(absl::IsResourceExhausted(Rearrange({{0}, {}})));
+  EXPECT_TRUE(absl::IsNotFound(Rearrange({{0, 1, 2}, {}})));
+  EXPECT_EQ(recovery_->snapshot().epoch, epoch);
+  EXPECT_EQ(registry_->Snapshot().size(), 2u);
+  EXPECT_EQ(Generate(FakePrompt(10, 1), 5)->Wait(), absl::OkStatus());
+}
+
+// Workers come, go and die at random while streams run.
+TEST_F(RecoveryTest, RandomChangesAndKillsChangeNothing) {
+  std::mt19937 random(78);
+  const auto draw = [&](int low, int high) {
+    return std::uniform_int_distribution<>(low, high)(random);
+  };
+  Build(3, 1);
+  cluster_.SetStepTime(absl::Microseconds(200), absl::Microseconds(2));
+  ExpectReady();
+  std::vector<std::shared_ptr<Stream>> streams;
+  for (int i = 0; i < 6; ++i) streams.push_back(Generate(FakePrompt(30 + 10 * i, i), 600));
+  const Numbers shapes[] = {{{0, 1}, {2}}, {{2, 0, 1}, {3}}, {{3, 1}, {}}, {{0, 1, 2, 3}, {}}};
+  for (int change = 0; change < 12; ++change) {
+    if (draw(0, 1) == 0) {
+      const std::string victim = addresses_[draw(0, 3)];
+      cluster_.Kill(victim);
+      absl::SleepFor(absl::Milliseconds(draw(0, 20)));
+      cluster_.Restart(victim);
+    }
+    EXPECT_EQ(Rearrange(shapes[draw(0, 3)]), absl::OkStatus());
+    absl::SleepFor(absl::Milliseconds(draw(0, 40)));
+  }
+  for (int i = 0; i < 6; ++i) {
+    ASSERT_EQ(streams[i]->Wait(), absl::OkStatus());
+    EXPECT_EQ(streams[i]->tokens(), FakeContinuation(FakePrompt(30 + 10 * i, i), 600));
+  }
+}
+
 TEST_F(RecoveryTest, CancelledStreamEndsAndOthersGoOn) {
   Build(2);
   cluster_.SetStepTime(absl::Milliseconds(1), absl::ZeroDuration());
@@ -557,6 +787,7 @@ TEST_F(RecoveryTest, RandomKillsChangeNothing) {
     absl::SleepFor(absl::Milliseconds(draw(5, 60)));
     const std::string first = addresses_[draw(0, 3)], second = addresses_[draw(0, 3)];
     const bool both = draw(0, 3) == 0;
+    if (draw(0, 3) == 0) cluster_.Cut(second);
     cluster_.Kill(first);
     if (both) cluster_.Kill(second);
     absl::SleepFor(absl::Milliseconds(draw(0, 30)));

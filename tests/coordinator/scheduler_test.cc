@@ -45,13 +45,14 @@ struct Recorder : SequenceObserver {
   }
 };
 
-// A scheduler and the model behind it, without stages: KV blocks that remember tokens.
+// A scheduler and the model behind it: stages of a layer each with KV blocks that remember tokens.
 class Driver {
  public:
   explicit Driver(const SchedulerOptions& options, const testing::FakeModel& model = {})
       : model_(model),
         scheduler_(options),
-        kv_(options.num_kv_blocks * kKvBlockPositions, engine::kNoToken) {}
+        kv_(options.num_stages,
+            std::vector<TokenId>(options.num_kv_blocks * kKvBlockPositions, engine::kNoToken)) {}
 
   std::shared_ptr<Recorder> Add(std::vector<TokenId> tokens, int32_t max_new, int32_t priority = 0,
                                 uint64_t client = 0) {
@@ -83,16 +84,28 @@ class Driver {
   }
   std::vector<RowResult> Compute(const MicroBatch& batch) {
     std::vector<RowResult> results;
+    const int32_t stages = static_cast<int32_t>(kv_.size());
+    for (int32_t stage = 0; stage < (batch.end_layer > 0 ? batch.end_layer : stages); ++stage) {
+      std::vector<RowResult> same = Compute(batch, stage);
+      for (size_t i = 0; stage > 0 && i < same.size(); ++i)
+        EXPECT_EQ(same[i].token, results[i].token) << "stage " << stage;
+      results = std::move(same);
+    }
+    return results;
+  }
+  // What comes out where all stages are as this one.
+  std::vector<RowResult> Compute(const MicroBatch& batch, int32_t stage) {
+    std::vector<RowResult> results;
     int32_t first = 0;
     size_t output = 0;
     for (const engine::SequenceRows& rows : batch.sequences) {
       for (int32_t i = 0; i < rows.num_rows; ++i)
-        Slot(rows, rows.first_position + i) = batch.tokens[first + i];
+        Slot(stage, rows, rows.first_position + i) = batch.tokens[first + i];
       for (; output < batch.outputs.size() && batch.outputs[output].row < first + rows.num_rows;
            ++output) {
         std::vector<TokenId> before;
         const int32_t last = rows.first_position + batch.outputs[output].row - first;
-        for (int32_t p = 0; p <= last; ++p) before.push_back(Slot(rows, p));
+        for (int32_t p = 0; p <= last; ++p) before.push_back(Slot(stage, rows, p));
         RowResult& result = results.emplace_back();
         result.row = batch.outputs[output].row;
         result.token = FakeNextToken(before, model_);
@@ -101,19 +114,32 @@ class Driver {
     }
     return results;
   }
+  // What is on its way is dropped after `done[s]` micro-batches at stage s; stages before `lost`
+  // lose their KV.
+  void Restart(const std::vector<size_t>& done, int32_t lost) {
+    const int32_t stages = static_cast<int32_t>(kv_.size());
+    for (int32_t stage = 0; stage < stages; ++stage) {
+      for (size_t i = 0; i < std::min(done[stage], sent.size()); ++i) {
+        if (sent[i]->end_layer == 0 || stage < sent[i]->end_layer) Compute(*sent[i], stage);
+      }
+      if (stage < lost) std::ranges::fill(kv_[stage], engine::kNoToken);
+    }
+    sent.clear();
+    scheduler_.Restart(stages, lost == stages ? Scheduler::kAllLayers : lost);
+  }
 
   Scheduler& scheduler() { return scheduler_; }
   std::deque<std::shared_ptr<MicroBatch>> sent;
 
  private:
-  TokenId& Slot(const engine::SequenceRows& rows, int32_t position) {
-    return kv_.at(rows.kv_blocks.at(position / kKvBlockPositions) * kKvBlockPositions +
-                  position % kKvBlockPositions);
+  TokenId& Slot(int32_t stage, const engine::SequenceRows& rows, int32_t position) {
+    return kv_[stage].at(rows.kv_blocks.at(position / kKvBlockPositions) * kKvBlockPositions +
+                         position % kKvBlockPositions);
   }
 
   const testing::FakeModel model_;
   Scheduler scheduler_;
-  std::vector<TokenId> kv_;
+  std::vector<std::vector<TokenId>> kv_;  // [stages][positions of all blocks]
   uint64_t last_id_ = 0;
 };
 
@@ -442,6 +468,114 @@ TEST(SchedulerTest, PenaltiesSeeTheGuessesBeforeTheirRow) {
 
 // Hundreds of requests under everything at once: chunks, groups, shared prefixes, few blocks,
 // cancellations, restarts. Each has the tokens of a run alone.
+// A prompt in chunks, two of which have come back when the first of three stages is lost.
+TEST(SchedulerTest, AReplayEndsWhereNothingIsLost) {
+  SchedulerOptions options = Options(3);
+  options.chunk_rows = 64;
+  Driver driver(options);
+  const auto answer = driver.Add(FakePrompt(300), 20);
+  driver.Send();
+  driver.Receive();
+  driver.Receive();
+  driver.Send();
+  driver.Restart({2, 1, 0}, 1);
+  EXPECT_EQ(driver.scheduler().stats().kv_blocks_used, 4);
+  std::map<int32_t, int32_t> rows;  // by where they end
+  for (driver.Send(); !driver.sent.empty(); driver.Send()) {
+    rows[driver.sent.front()->end_layer] += driver.sent.front()->rows();
+    driver.Receive();
+  }
+  EXPECT_EQ(rows[1], 128);
+  EXPECT_GE(rows[0], 300 - 128 + 19);
+  EXPECT_EQ(answer->tokens, FakeContinuation(FakePrompt(300), 20));
+  EXPECT_EQ(answer->starts, 1);
+}
+
+TEST(SchedulerTest, ARestartWithoutALossReplaysNothing) {
+  Driver driver(Options(2));
+  const auto kept = driver.Add(FakePrompt(100), 10);
+  driver.RunAll();
+  const auto answer = driver.Add(FakePrompt(300, 2), 30);
+  for (int i = 0; i < 12; ++i) {
+    driver.Send();
+    driver.Receive();
+  }
+  const size_t before = answer->tokens.size();
+  EXPECT_GT(before, 0u);
+  driver.Restart({1, 0}, 0);
+  const auto again = driver.Add(FakePrompt(100), 10);
+  driver.RunAll();
+  EXPECT_EQ(answer->tokens, FakeContinuation(FakePrompt(300, 2), 30));
+  EXPECT_EQ(again->tokens, kept->tokens);
+  EXPECT_EQ(again->cached, 96);
+  EXPECT_EQ(driver.scheduler().stats().replayed_tokens, 0u);
+}
+
+TEST(SchedulerTest, WhatSequencesShareIsReplayedOnce) {
+  Driver driver(Options(2));
+  std::vector<std::shared_ptr<Recorder>> answers;
+  std::vector<std::vector<TokenId>> prompts;
+  for (int i = 0; i < 4; ++i) {
+    prompts.push_back(FakePrompt(320));
+    prompts.back().push_back(i);
+    answers.push_back(driver.Add(prompts.back(), 50));
+    while (answers[0]->tokens.empty()) {
+      driver.Send();
+      driver.Receive();
+    }
+  }
+  while (answers[3]->tokens.size() < 5) {
+    driver.Send();
+    driver.Receive();
+  }
+  driver.Restart({0, 0}, 1);
+  driver.RunAll();
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(answers[i]->tokens, FakeContinuation(prompts[i], 50));
+  EXPECT_LT(driver.scheduler().stats().replayed_tokens, 320u + 4 * 40);
+}
+
+// Micro-batches that had come to some of the stages, blocks that are shared and that run out,
+// guesses, requests that end and come: whatever is lost, each answer stays what it is.
+TEST(SchedulerTest, RestartsChangeNoAnswer) {
+  for (int seed = 1; seed <= 20; ++seed) {
+    std::mt19937 random(seed);
+    const auto draw = [&](int low, int high) {
+      return std::uniform_int_distribution<>(low, high)(random);
+    };
+    SchedulerOptions options = Options(draw(1, 4));
+    options.num_kv_blocks = draw(32, 60);
+    options.max_rows = draw(0, 3) > 0 ? 512 : 20;
+    options.max_sequences = draw(2, 6);
+    const testing::FakeModel model{.vocab_size = draw(0, 1) ? 1000 : 2};
+    Driver driver(options, model);
+    std::vector<std::shared_ptr<Recorder>> answers;
+    std::vector<std::vector<TokenId>> prompts;
+    for (int step = 0; step < 400; ++step) {
+      if (answers.size() < 12 && draw(0, 3) == 0) {
+        prompts.push_back(FakePrompt(draw(1, 200), draw(1, 2)));
+        for (TokenId& token : prompts.back()) token %= 2;
+        answers.push_back(driver.Add(prompts.back(), 30));
+      }
+      driver.Send();
+      if (draw(0, 40) == 0) driver.scheduler().Cancel(draw(1, 12), absl::CancelledError("enough"));
+      if (draw(0, 12) == 0) {
+        std::vector<size_t> done = {driver.sent.size()};
+        while (std::ssize(done) < options.num_stages)
+          done.push_back(draw(0, static_cast<int>(done.back())));
+        driver.Restart(done, draw(0, options.num_stages));
+      } else if (!driver.sent.empty()) {
+        driver.Receive();
+      }
+    }
+    driver.RunAll();
+    for (size_t i = 0; i < answers.size(); ++i) {
+      const size_t whole = absl::IsCancelled(answers[i]->status) ? answers[i]->tokens.size() : 30;
+      EXPECT_EQ(answers[i]->tokens, FakeContinuation(prompts[i], static_cast<int>(whole), model))
+          << "seed " << seed << ", answer " << i;
+    }
+  }
+}
+
 TEST(SchedulerTest, ResultsDoNotDependOnBatching) {
   constexpr int kRequests = 400;
   std::mt19937 random(20240611);

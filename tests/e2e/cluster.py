@@ -67,8 +67,8 @@ def read_npy(path):
 class Server:
     """A worker, serve or up in the background; its words are kept for whoever asks why."""
 
-    def __init__(self, *args, env=None, wrapper=()):
-        self.process = subprocess.Popen([*wrapper, BATON, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+    def __init__(self, *args, env=None, wrapper=(), program=BATON):
+        self.process = subprocess.Popen([*wrapper, program, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.PIPE, text=True, errors="replace", env=os.environ | (env or {}))
         self.lines, self.said = [], threading.Condition()
         self.reader = threading.Thread(target=self._read, daemon=True)

@@ -2,6 +2,7 @@
 import json
 import os
 import socket
+import subprocess
 import time
 import unittest
 import urllib.error
@@ -167,6 +168,23 @@ class ServerErrors(cluster.TestCase):
             while c.status()["state"] != "ready" and time.monotonic() < end:
                 time.sleep(0.1)
             self.assertEqual(c.generate(*ask)["tokens"], want)
+
+    def test_a_cluster_that_has_given_up_is_heard_at_once(self):
+        model = cluster.tiny_model(self.folder / "tiny.gguf", context=32768)
+        with cluster.cluster(self.folder, model, context=32768, more="limits: {recovery: 1s}\n") as c:
+            asked = subprocess.Popen([cluster.BATON, "run", "--server", c.grpc, "--tokens", "3", "--ignore-eos", "-n", "32000",
+                                      "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(asked.kill)
+            end = time.monotonic() + 30
+            while c.status()["sequences"]["running"] == 0 and time.monotonic() < end:
+                time.sleep(0.05)
+            begin = time.monotonic()
+            for worker in c.workers:
+                worker.kill()
+            out, err = asked.communicate(timeout=cluster.DEADLINE_S)
+            self.assertLess(time.monotonic() - begin, 30)  # and not after the minute that a coordinator has to come back
+            self.assertEqual((asked.returncode, out), (69, ""), err)
+            self.assertIn("worker w", err)
 
     def test_a_deadline(self):
         model = cluster.tiny_model(self.folder / "tiny.gguf", context=32768)

@@ -47,6 +47,8 @@ class Certificates(cluster.TestCase):
         self.assert_fails(self.ask(up, *self.as_("left")), 77, "generate or admin")
         drain = ("drain", "right", "--server", up.grpc)
         self.assert_fails(cluster.run(*drain, *self.as_("ann")), 77, "admin")
+        self.assert_fails(cluster.run("reload", "--server", up.grpc, *self.as_("ann")), 77, "admin")
+        self.assertIn("no worker joined", cluster.good(cluster.run("reload", "--server", up.grpc, *self.as_("root"))).stdout)
         # The administrator gets past the door; two workers of a tiny model can spare one.
         self.assertIn("drained", cluster.good(cluster.run(*drain, *self.as_("root"))).stdout)
         worker = up.wait_line(r"^left \| ready grpc=(\S+)")[1]

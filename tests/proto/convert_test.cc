@@ -24,6 +24,7 @@ engine::MicroBatch FullBatch() {
   engine::MicroBatch batch;
   batch.id = 1ull << 60;
   batch.epoch = 1'700'000'000'000;
+  batch.end_layer = 7;
   batch.tokens = {1, 2, 3};
   batch.sequences = {{.sequence_id = 5, .first_position = 31, .num_rows = 2, .kv_blocks = {4, 9}},
                      {.sequence_id = 6, .first_position = 0, .num_rows = 1, .kv_blocks = {0}}};
@@ -57,6 +58,7 @@ TEST(MicroBatchConvert, KeepsEveryField) {
   ASSERT_THAT(back, IsOk());
   EXPECT_EQ(back->id, batch.id);
   EXPECT_EQ(back->epoch, batch.epoch);
+  EXPECT_EQ(back->end_layer, batch.end_layer);
   EXPECT_EQ(back->tokens, batch.tokens);
   ASSERT_EQ(back->sequences.size(), 2u);
   EXPECT_EQ(back->sequences[0].sequence_id, 5u);

@@ -1,6 +1,7 @@
 #include "tests/support/fake_worker.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -65,7 +66,9 @@ struct FakeCluster::State {
   std::map<std::string, absl::Duration> load_times;
   TokenId failing_token = engine::kNoToken;
   absl::Status token_failure;
+  int token_failures_left = 0;
   std::map<std::string, int> loads;
+  std::map<std::string, int64_t> rows;
   int in_flight = 0;
   int most_in_flight = 0;
   uint64_t last_instance = 0;
@@ -118,6 +121,7 @@ class FakeCluster::Worker {
     wire::WorkerInfo info;
     info.name = address_;
     info.protocol_version = wire::kProtocolVersion;
+    info.build = wire::BuildId();
     info.instance_id = instance_;
     info.pid = 1000;
     info.device = "cpu";
@@ -126,8 +130,14 @@ class FakeCluster::Worker {
     if (loaded_) info.stage = stage_;
     return info;
   }
+  bool Holds(const wire::LoadRequest& request) const {
+    const std::lock_guard lock(mutex_);
+    return loaded_ && request.spec.layers == spec_.layers &&
+           request.spec.num_kv_blocks == spec_.num_kv_blocks;
+  }
   // True where it had to be loaded.
   bool Load(const wire::LoadRequest& request) {
+    const bool same = Holds(request);
     const std::lock_guard computing(computing_);
     const std::lock_guard lock(mutex_);
     next_address_ = request.next_address;
@@ -135,18 +145,21 @@ class FakeCluster::Worker {
               .layers = request.spec.layers,
               .spec_hash = wire::SpecHash(request.spec),
               .topology_hash = request.topology_hash};
-    const bool same = loaded_ && request.spec.layers == spec_.layers &&
-                      request.spec.num_kv_blocks == spec_.num_kv_blocks;
     if (same) return false;
     spec_ = request.spec;
     loaded_ = true;
+    kv_id_ = 0;
     kv_.assign(static_cast<size_t>(spec_.num_kv_blocks) * kKvBlockPositions, engine::kNoToken);
     return true;
   }
-  void Attach(uint64_t epoch, Listener listener) {
+  // The name of its KV.
+  uint64_t Attach(uint64_t epoch, uint64_t kv_id, Listener listener) {
+    static std::atomic<uint64_t> last_kv_id = 0;
     const std::lock_guard lock(mutex_);
     epoch_ = epoch;
     listener_ = std::make_shared<const Listener>(std::move(listener));
+    if (kv_id == 0 || kv_id != kv_id_) kv_id_ = ++last_kv_id;
+    return kv_id_;
   }
   // Waits for a call that is under way, as a link's destructor must.
   void Detach(uint64_t epoch) {
@@ -154,10 +167,21 @@ class FakeCluster::Worker {
     const std::lock_guard lock(mutex_);
     if (epoch == epoch_) listener_ = nullptr;
   }
-  void Push(std::shared_ptr<const MicroBatch> batch) {
+  void Cut() {
+    const std::lock_guard calling(calling_);
+    std::shared_ptr<const Listener> listener;
     {
       const std::lock_guard lock(mutex_);
-      queue_.push_back(std::move(batch));
+      listener = std::exchange(listener_, nullptr);
+    }
+    if (listener != nullptr) (*listener)(wire::LinkClosed{Unavailable("connection reset")});
+  }
+  // `hashes`: what the stage before has in its KV for each row with output, as hidden states would
+  // depend on it.
+  void Push(std::shared_ptr<const MicroBatch> batch, std::vector<uint64_t> hashes = {}) {
+    {
+      const std::lock_guard lock(mutex_);
+      queue_.push_back({std::move(batch), std::move(hashes)});
     }
     changed_.notify_all();
   }
@@ -185,11 +209,11 @@ class FakeCluster::Worker {
         lock.lock();
         continue;
       }
-      const std::shared_ptr<const MicroBatch> batch = queue_.front();
+      const auto [batch, hashes] = std::move(queue_.front());
       queue_.pop_front();
       if (batch->epoch != epoch_) continue;
       lock.unlock();
-      Step(batch);
+      Step(batch, hashes);
       lock.lock();
     }
   }
@@ -204,7 +228,7 @@ class FakeCluster::Worker {
     if (listener != nullptr) (*listener)(event);
   }
 
-  void Step(const std::shared_ptr<const MicroBatch>& batch) {
+  void Step(const std::shared_ptr<const MicroBatch>& batch, const std::vector<uint64_t>& before) {
     const std::lock_guard computing(computing_);
     absl::Duration time;
     absl::Status failure;
@@ -216,9 +240,13 @@ class FakeCluster::Worker {
     {
       const std::lock_guard lock(cluster_->mutex);
       time = cluster_->per_batch + batch->rows() * cluster_->per_row;
+      cluster_->rows[address_] += batch->rows();
       const bool bad = std::find(batch->tokens.begin(), batch->tokens.end(),
                                  cluster_->failing_token) != batch->tokens.end();
-      if (bad && cluster_->failing_token != engine::kNoToken) failure = cluster_->token_failure;
+      if (bad && cluster_->token_failures_left > 0) {
+        --cluster_->token_failures_left;
+        failure = cluster_->token_failure;
+      }
       if (spec_.layers.begin == 0) {
         cluster_->most_in_flight = std::max(cluster_->most_in_flight, ++cluster_->in_flight);
       }
@@ -231,19 +259,28 @@ class FakeCluster::Worker {
       return;
     }
     Store(*batch);
+    std::vector<uint64_t> hashes;
+    for (const engine::OutputRow& output : batch->outputs) {
+      const uint64_t hash = Hash(*batch, output);
+      const bool equal = before.empty() || before[hashes.size()] == hash;
+      hashes.push_back(equal ? hash : ~hash);
+    }
     wire::StepTimed timed{batch->id, batch->epoch, {}};
     timed.timings.compute_us = static_cast<uint64_t>(absl::ToInt64Microseconds(time));
-    if (next_address.empty()) {
+    if (next_address.empty() || (batch->end_layer != 0 && batch->end_layer <= spec_.layers.end)) {
       wire::StepResult result{batch->id, batch->epoch, {}};
-      for (const engine::OutputRow& output : batch->outputs)
-        result.results.push_back(Answer(*batch, output));
+      for (size_t i = 0; i < hashes.size(); ++i) {
+        engine::RowResult& row = result.results.emplace_back();
+        row.row = batch->outputs[i].row;
+        row.token = Draw(hashes[i], cluster_->model);
+      }
       {
         const std::lock_guard lock(cluster_->mutex);
         --cluster_->in_flight;
       }
       Tell(result);
     } else if (const auto next = cluster_->Find(next_address)) {
-      next->Push(batch);
+      next->Push(batch, std::move(hashes));
     } else {
       Tell(wire::StepFailed{batch->id, batch->epoch,
                             Unavailable("{}: not reachable", next_address)});
@@ -262,7 +299,8 @@ class FakeCluster::Worker {
         Slot(rows, rows.first_position + i) = batch.tokens[row++];
     }
   }
-  engine::RowResult Answer(const MicroBatch& batch, const engine::OutputRow& output) {
+  // Of all tokens up to the row.
+  uint64_t Hash(const MicroBatch& batch, const engine::OutputRow& output) {
     int32_t first = 0;
     for (const engine::SequenceRows& rows : batch.sequences) {
       if (output.row < first + rows.num_rows) {
@@ -270,14 +308,11 @@ class FakeCluster::Worker {
         const int32_t last = rows.first_position + output.row - first;
         for (int32_t position = 0; position <= last; ++position)
           hash = Mix(hash, Slot(rows, position));
-        engine::RowResult result;
-        result.row = output.row;
-        result.token = Draw(hash, cluster_->model);
-        return result;
+        return hash;
       }
       first += rows.num_rows;
     }
-    return {};
+    return 0;
   }
 
   const std::string address_, instance_;
@@ -286,7 +321,7 @@ class FakeCluster::Worker {
   std::mutex computing_;
   std::mutex calling_;  // held while a listener is called
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<const MicroBatch>> queue_;
+  std::deque<std::pair<std::shared_ptr<const MicroBatch>, std::vector<uint64_t>>> queue_;
   std::deque<uint64_t> beats_;
   bool ended_ = false, stopped_ = false, loaded_ = false;
   engine::StageSpec spec_;
@@ -294,6 +329,7 @@ class FakeCluster::Worker {
   std::string next_address_;
   std::vector<TokenId> kv_;  // [num_kv_blocks * kKvBlockPositions]
   uint64_t epoch_ = 0;
+  uint64_t kv_id_ = 0;  // 0: nobody's
   std::shared_ptr<const Listener> listener_;
   std::thread thread_;
 };
@@ -302,16 +338,18 @@ namespace {
 
 class FakeLink : public wire::WorkerLink {
  public:
-  FakeLink(std::shared_ptr<FakeCluster::Worker> worker, uint64_t epoch)
-      : worker_(std::move(worker)), epoch_(epoch) {}
+  FakeLink(std::shared_ptr<FakeCluster::Worker> worker, uint64_t epoch, uint64_t kv_id)
+      : worker_(std::move(worker)), epoch_(epoch), kv_id_(kv_id) {}
   ~FakeLink() override { worker_->Detach(epoch_); }
   void Submit(std::shared_ptr<const MicroBatch> batch) override { worker_->Push(std::move(batch)); }
+  uint64_t kv_id() const override { return kv_id_; }
   void SetEpoch(uint64_t) override {}
   void Heartbeat(uint64_t sequence) override { worker_->Beat(sequence); }
 
  private:
   std::shared_ptr<FakeCluster::Worker> worker_;
   uint64_t epoch_;
+  uint64_t kv_id_;
 };
 
 }  // namespace
@@ -336,6 +374,7 @@ class FakeClient : public wire::WorkerClient {
       if (failure != cluster_->failing_loads.end() && !failure->second.ok()) return failure->second;
       time = cluster_->load_times[address_];
     }
+    if (worker->Holds(request)) time = absl::ZeroDuration();
     constexpr absl::Duration kTell = absl::Milliseconds(10);
     for (absl::Duration done; done < time; done += kTell) {
       absl::SleepFor(kTell);
@@ -358,8 +397,8 @@ class FakeClient : public wire::WorkerClient {
       const AttachOptions& options, std::function<void(wire::WorkerEvent)> on_event,
       absl::Duration timeout) override {
     ASSIGN_OR_RETURN(const auto worker, Reach(timeout));
-    worker->Attach(options.epoch, std::move(on_event));
-    return std::make_unique<FakeLink>(worker, options.epoch);
+    const uint64_t kv_id = worker->Attach(options.epoch, options.kv_id, std::move(on_event));
+    return std::make_unique<FakeLink>(worker, options.epoch, kv_id);
   }
   absl::StatusOr<std::string> ReadHeader(const std::string&, absl::Duration) override {
     return Unimplemented("a fake worker has no files");
@@ -407,6 +446,10 @@ void FakeCluster::Kill(const std::string& address) {
   worker->End();
 }
 
+void FakeCluster::Cut(const std::string& address) {
+  if (const auto worker = Find(address)) worker->Cut();
+}
+
 void FakeCluster::Restart(const std::string& address) {
   const std::lock_guard lock(state_->mutex);
   if (state_->workers.contains(address)) return;
@@ -437,16 +480,23 @@ void FakeCluster::FailLoads(const std::string& address, const absl::Status& stat
   state_->failing_loads[address] = status;
 }
 
-void FakeCluster::FailOnToken(TokenId token, const absl::Status& status) {
+void FakeCluster::FailOnToken(TokenId token, const absl::Status& status, int times) {
   const std::lock_guard lock(state_->mutex);
   state_->failing_token = token;
   state_->token_failure = status;
+  state_->token_failures_left = times;
 }
 
 int FakeCluster::loads(const std::string& address) const {
   const std::lock_guard lock(state_->mutex);
   const auto found = state_->loads.find(address);
   return found != state_->loads.end() ? found->second : 0;
+}
+
+int64_t FakeCluster::rows(const std::string& address) const {
+  const std::lock_guard lock(state_->mutex);
+  const auto found = state_->rows.find(address);
+  return found != state_->rows.end() ? found->second : 0;
 }
 
 int FakeCluster::most_in_flight() const {

@@ -2,8 +2,8 @@
 // recovery run over them without gRPC.
 //
 // A fake stage keeps what it is told in KV blocks of its own and draws each token from all tokens
-// before it, read back through the block table: a wrong block, a lost row or a replay that is not
-// equal gives other tokens.
+// before it, read back through the block table of every stage: a wrong block, a lost row or a
+// replay that is not equal, at any stage, gives other tokens.
 #pragma once
 
 #include <absl/time/time.h>
@@ -44,6 +44,7 @@ class FakeCluster : public wire::WorkerConnector {
   // The process dies: its links close, what it had loaded is gone. Restart brings an empty one.
   void Kill(const std::string& address);
   void Restart(const std::string& address);
+  void Cut(const std::string& address);  // its link to the coordinator only
   // SIGSTOP and SIGCONT.
   void Stop(const std::string& address);
   void Continue(const std::string& address);
@@ -52,9 +53,10 @@ class FakeCluster : public wire::WorkerConnector {
   void SetLoadTime(const std::string& address, absl::Duration time);
   void FailLoads(const std::string& address, const absl::Status& status);  // OK: no more
   // Micro-batches with this token fail with `status` (at the first stage).
-  void FailOnToken(engine::TokenId token, const absl::Status& status);
+  void FailOnToken(engine::TokenId token, const absl::Status& status, int times = 1 << 30);
 
-  int loads(const std::string& address) const;  // that were not there already
+  int loads(const std::string& address) const;     // that were not there already
+  int64_t rows(const std::string& address) const;  // of micro-batches that it has done
   int most_in_flight() const;  // micro-batches between first and last stage at the same time
 
   std::unique_ptr<wire::WorkerClient> Connect(const std::string& address) override;

@@ -311,6 +311,46 @@ TEST_F(WorkerTest, ALaterCoordinatorTakesOver) {
   EXPECT_EQ(other.Next<wire::StepResult>()->batch_id, 3u);
 }
 
+// A coordinator counts on what its micro-batches have left in the KV cache only where nobody else
+// was there since.
+TEST_F(WorkerTest, TheKvCacheKeepsItsNameOnlyForWhoeverHadIt) {
+  AddWorkers(1);
+  ASSERT_THAT(pipeline_->Start(1), IsOk());
+  const uint64_t mine = pipeline_->first().kv_id();
+  EXPECT_NE(mine, 0u);
+  EventLog log;
+  const auto attach = [&](uint64_t epoch, uint64_t kv_id) {
+    auto link = pipeline_->client(0).Attach(
+        {.fingerprint = "fake-model", .epoch = epoch, .kv_id = kv_id}, log.sink(), kCallTimeout);
+    EXPECT_THAT(link, IsOk());
+    return link.ok() ? (*link)->kv_id() : 0;
+  };
+  EXPECT_EQ(attach(2, mine), mine);
+  const uint64_t another = attach(3, 0);
+  EXPECT_NE(another, mine);
+  EXPECT_NE(attach(4, mine), mine);
+  const uint64_t last = attach(5, 0);
+  pipeline_->links().clear();
+  ASSERT_THAT(pipeline_->client(0).UnloadStage(kCallTimeout), IsOk());
+  ASSERT_THAT(pipeline_->Start(6), IsOk());
+  EXPECT_NE(attach(7, last), last);
+}
+
+TEST_F(WorkerTest, AMicroBatchMayEndBeforeTheLastStage) {
+  AddWorkers(2);
+  ASSERT_THAT(pipeline_->Start(1), IsOk());
+  engine::MicroBatch batch = *FakeBatch(1, 1);
+  batch.outputs.clear();
+  batch.end_layer = testing::kFakeLayers / 2;
+  pipeline_->first().Submit(std::make_shared<const engine::MicroBatch>(batch));
+  const auto result = pipeline_->log(0).Next<wire::StepResult>();
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(result->batch_id, 1u);
+  EXPECT_TRUE(result->results.empty());
+  pipeline_->first().Submit(FakeBatch(2, 1));
+  EXPECT_EQ(pipeline_->last_log().Next<wire::StepResult>()->batch_id, 2u);
+}
+
 TEST_F(WorkerTest, ASilentCoordinatorLosesItsLease) {
   AddWorkers(1);
   ASSERT_THAT(pipeline_->Start(1), IsOk());
