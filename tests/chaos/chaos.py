@@ -234,6 +234,19 @@ class Chaos:
     def status(self):
         return cluster.run_json("status", "--server", self.grpc, *self.client, timeout=30)
 
+    def ask(self, prompt, tokens):
+        """A gRPC client's answer, resumed where the coordinator goes."""
+        while True:
+            begin = time.monotonic()
+            done = cluster.run("run", "--server", self.grpc, "--tokens", prompt, "-n", tokens, "--temp", 0, "--ignore-eos",
+                               "--json", timeout=DEADLINE_S)
+            # Who asks while there is no coordinator is told so at once, or as soon as a busy machine can; whoever was heard is
+            # tried to be served for a minute.
+            told = "nobody listens" in done.stderr or "still loading" in done.stderr
+            if not told or time.monotonic() - begin > 30:
+                return done
+            time.sleep(0.2)
+
     def wait_ready(self, seconds=60):
         end, status = time.monotonic() + seconds, None
         while time.monotonic() < end:
@@ -346,16 +359,7 @@ def coordinator(chaos):
     prompts = [",".join(str(chaos.random.randrange(3, 200)) for _ in range(10)) for _ in range(count)]
 
     def ask(prompt):
-        while True:
-            begin = time.monotonic()
-            done = cluster.run("run", "--server", chaos.grpc, "--tokens", prompt, "-n", tokens, "--temp", 0, "--ignore-eos",
-                               "--json", timeout=DEADLINE_S)
-            # Who asks while there is no coordinator is told so at once, or as soon as a busy machine can; whoever was heard is
-            # tried to be served for a minute.
-            told = "nobody listens" in done.stderr or "still loading" in done.stderr
-            if not told or time.monotonic() - begin > 30:
-                return done
-            time.sleep(0.2)
+        return chaos.ask(prompt, tokens)
     want = [json.loads(cluster.good(ask(p)).stdout)["tokens"] for p in prompts]
     before, done, over, got = chaos.wait_ready(), 0, threading.Event(), []
 
@@ -432,8 +436,7 @@ def upgrade(chaos):
     prompts = [",".join(str(chaos.random.randrange(3, 200)) for _ in range(10)) for _ in range(count)]
 
     def ask(i):
-        return cluster.run("run", "--server", chaos.grpc, "--tokens", prompts[i], "-n", tokens, "--temp", 0, "--ignore-eos",
-                           "--json", timeout=DEADLINE_S)
+        return chaos.ask(prompts[i], tokens)
     want = [json.loads(cluster.good(ask(i)).stdout)["tokens"] for i in range(count)]
     got, over = [], threading.Event()
 
