@@ -53,10 +53,17 @@ class BlockFile::Buffer : public std::streambuf {
     return xsputn(&byte, 1) == 1 ? c : traits_type::eof();
   }
   int sync() override { return Flush() == 0 ? 0 : -1; }
-  // Only tells where it is.
-  pos_type seekoff(off_type offset, std::ios::seekdir from, std::ios::openmode /*which*/) override {
-    const bool tell = offset == 0 && from == std::ios::cur;
-    return tell ? pos_type(static_cast<off_type>(position_)) : pos_type(off_type(-1));
+  pos_type seekoff(off_type offset, std::ios::seekdir from, std::ios::openmode which) override {
+    if (from == std::ios::end) return pos_type(off_type(-1));
+    return seekpos(from == std::ios::cur ? static_cast<off_type>(position_) + offset : offset,
+                   which);
+  }
+  // Beyond the end a hole is left.
+  pos_type seekpos(pos_type place, std::ios::openmode /*which*/) override {
+    if (place == pos_type(static_cast<off_type>(position_))) return place;
+    if (Flush() != 0 || lseek(fd_, place, SEEK_SET) < 0) return pos_type(off_type(-1));
+    position_ = static_cast<uint64_t>(off_type(place));
+    return place;
   }
 
  private:

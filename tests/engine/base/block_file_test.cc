@@ -40,6 +40,18 @@ TEST(BlockFileTest, WritesWhatItIsGiven) {
   EXPECT_EQ(Read(path), "once more");
 }
 
+TEST(BlockFileTest, GoesOnElsewhere) {
+  const testing::TempDir dir;
+  BlockFile file;
+  ASSERT_TRUE(file.Open(dir.File("out"), BlockFile::Mode::kReplace));
+  file << "head";
+  file.seekp(9).put('!');
+  EXPECT_EQ(file.tellp(), 10);
+  file.seekp(0) << "H";
+  EXPECT_TRUE(file.Close());
+  EXPECT_EQ(Read(dir.File("out")), std::string("Head\0\0\0\0\0!", 10));
+}
+
 TEST(BlockFileTest, SaysWhatCouldNotBeWritten) {
   BlockFile file;
   EXPECT_FALSE(file.Open("/nonexistent/out", BlockFile::Mode::kAppend));
