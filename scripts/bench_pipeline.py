@@ -45,7 +45,8 @@ class Pipeline(local_cluster.Cluster):
 
     def distance(self, seed, long_prompt):
         """p95 of milliseconds between the tokens of four streams, while a prompt is read where it has a length."""
-        reader = threading.Thread(target=self.prompt, args=(seed, long_prompt)) if long_prompt else None
+        reader = threading.Thread(target=self.bench, args=("--clients", 1, "--requests", 1, "--prompt", long_prompt, "--output", 1,
+                                                            "--seed", seed + 1000)) if long_prompt else None
         if reader:
             reader.start()
         report = self.bench("--clients", 4, "--requests", 4, "--prompt", 16, "--output", self.args.tokens * 2, "--seed", seed,
@@ -77,7 +78,7 @@ def cases(args, two, one, half):
         ("8 streams, against 4", lambda s: two.streams(s, 8, args.tokens), lambda s: one.streams(s, 4, args.tokens), 0.95),
         ("one stream", lambda s: two.streams(s, 1, args.tokens), lambda s: alone(args), 0.97),
         ("16 requests at random", random_arrivals, lambda s: half.arrivals(s)["tokens_per_s"], 0.90),
-        ("stages busy meanwhile", lambda s: 1 - bubbles[-1], lambda s: 1, 0.90),
+        ("stages busy meanwhile", lambda s: 1 - bubbles[s], lambda s: 1, 0.90),
         (f"tokens beside a prompt of {args.long_prompt}, their distance", lambda s: two.distance(s, 0),
          lambda s: two.distance(s, args.long_prompt), 0.50),
     ]
