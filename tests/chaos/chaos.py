@@ -252,8 +252,8 @@ class Chaos:
         while time.monotonic() < end:
             with contextlib.suppress(AssertionError, subprocess.TimeoutExpired):
                 status = self.status()
-                if status["state"] == "ready":
-                    return status
+                if status["state"] == "ready" and all(os.path.exists(f"/proc/{w['pid']}") for w in self.alive(status)):
+                    return status  # of a spare that is gone it may still tell
             time.sleep(0.05)
         raise FallsShort(f"not ready after {seconds} s: {status and status['state']}")
 
