@@ -305,6 +305,14 @@ def require_no_more(before, after):
     require(after["rss_MiB"] <= 1.5 * before["rss_MiB"] + 30, f"{before} became {after}")
 
 
+def require_answers(got, want):
+    """`got`: which prompt, and the command that asked; `want`: the tokens of each prompt's undisturbed answer."""
+    failed = [d.stderr.strip() for _, d in got if d.returncode != 0]
+    require(not failed, f"{len(failed)} of {len(got)} answers failed: {failed[:1]}")
+    other = [i for i, d in got if json.loads(d.stdout)["tokens"] != want[i]]
+    require(not other, f"{len(other)} of {len(got)} answers have other tokens")
+
+
 def workers(chaos):
     """Random workers die, sometimes two at once, each time while all streams run."""
     kills, count, tokens = (3, 3, 150) if chaos.quick else (100, 8, 500)
@@ -384,10 +392,7 @@ def coordinator(chaos):
         over.set()
         for t in threads:
             t.join()
-    failed = [d.stderr.strip() for _, d in got if d.returncode != 0]
-    require(not failed, f"{len(failed)} of {len(got)} answers failed: {failed[:1]}")
-    other = [i for i, d in got if json.loads(d.stdout)["tokens"] != want[i]]
-    require(not other, f"{len(other)} of {len(got)} answers have other tokens")
+    require_answers(got, want)
     after = chaos.wait_ready()
     require([w["pid"] for w in after["workers"]] == [w["pid"] for w in before["workers"]], "workers were restarted")
     loads = count_loads() - loads_before
@@ -473,10 +478,7 @@ def upgrade(chaos):
         over.set()
         for t in threads:
             t.join()
-    failed = [d.stderr.strip() for _, d in got if d.returncode != 0]
-    require(not failed, f"{len(failed)} of {len(got)} answers failed: {failed[:1]}")
-    other = [i for i, d in got if json.loads(d.stdout)["tokens"] != want[i]]
-    require(not other, f"{len(other)} of {len(got)} answers have other tokens")
+    require_answers(got, want)
     return f"{len(got)} answers of {tokens} tokens equal, before and after; said of the newcomer: {lines[0].strip()}"
 
 
