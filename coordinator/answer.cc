@@ -30,6 +30,7 @@ bool Answer::Restore(std::span<const engine::TokenId> tokens) {
     result.token = token;
     if (!Add(result)) return false;
   }
+  Deliver();
   return true;
 }
 
@@ -50,11 +51,16 @@ bool Answer::Add(const engine::RowResult& result) {
   GenerationChunk chunk;
   chunk.text = stop_.Append(utf8_.Append(token.bytes));
   chunk.tokens.push_back(std::move(token));
-  if (num_tokens_ > options_.first_token) Send(std::move(chunk));
+  if (num_tokens_ > options_.first_token) undelivered_.push_back(std::move(chunk));
   return !end && !stop_.stopped();
 }
 
+void Answer::Deliver() {
+  for (GenerationChunk& chunk : std::exchange(undelivered_, {})) Send(std::move(chunk));
+}
+
 void Answer::OnEnd(EndReason reason, const absl::Status& status) {
+  Deliver();
   if (options_.record != nullptr) {
     const bool may_go_on = absl::IsCancelled(status) || absl::IsUnavailable(status);
     may_go_on ? options_.record->Abandoned(options_.request_id)

@@ -43,6 +43,7 @@ class Answer : public SequenceObserver {
 
   void OnStarted(int32_t cached_tokens) override;
   bool OnResult(int32_t position, const engine::RowResult& result) override;
+  void Deliver() override;
   void OnEnd(EndReason reason, const absl::Status& status) override;
 
  private:
@@ -53,6 +54,7 @@ class Answer : public SequenceObserver {
   AnswerOptions options_;
   engine::Utf8Stream utf8_;
   engine::StopStrings stop_;
+  std::vector<GenerationChunk> undelivered_;
   bool sent_first_ = false;
   int32_t num_tokens_ = 0;
   int32_t cached_tokens_ = 0;

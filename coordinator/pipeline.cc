@@ -189,6 +189,7 @@ void Pipeline::Run() {
     scheduler_.Expire(now);
     CheckStepDeadline(now);
     SubmitReady();
+    scheduler_.Deliver();
     PublishStats(now);
   }
   // Requests that nobody has looked at hear of it too.

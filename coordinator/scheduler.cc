@@ -464,6 +464,11 @@ absl::Status Scheduler::OnResults(uint64_t batch_id, std::span<const RowResult> 
   return absl::OkStatus();
 }
 
+void Scheduler::Deliver() {
+  for (const std::shared_ptr<SequenceObserver>& observer : std::exchange(undelivered_, {}))
+    observer->Deliver();
+}
+
 // Guesses are not counted: whether they are right is not known yet.
 void Scheduler::NoteComputed(const Part& part) {
   const auto found = sequences_.find(part.sequence_id);
@@ -508,6 +513,7 @@ bool Scheduler::ApplyResult(Sequence* sequence, int32_t position, const RowResul
     sequence->tokens.push_back(result.token);
     ++stats_.new_tokens;
   }
+  undelivered_.push_back(sequence->request.observer);
   if (!sequence->request.observer->OnResult(position, result)) {
     ++stats_.finished;
     End(sequence, EndReason::kStopped, absl::OkStatus());

@@ -81,6 +81,8 @@ class Scheduler {
   std::shared_ptr<engine::MicroBatch> Next();
   // Results of a micro-batch that is on its way. Internal where they do not belong to its rows.
   absl::Status OnResults(uint64_t batch_id, std::span<const engine::RowResult> results);
+  // Lets observers send on what they have heard; after the micro-batches that Next gives.
+  void Deliver();
   // A stage could not do it. Sequences that were in such a micro-batch twice end with `status`.
   // Restart must follow.
   void OnFailure(uint64_t batch_id, const absl::Status& status);
@@ -179,6 +181,7 @@ class Scheduler {
   std::map<std::string, PrefixCache::Ticket> kept_;  // by session
   std::multiset<absl::Time> deadlines_;
   std::map<uint64_t, InFlight> in_flight_;
+  std::vector<std::shared_ptr<SequenceObserver>> undelivered_;  // have heard of results
   std::vector<bool> stale_;  // [num_kv_blocks]: to be replayed, of those that sequences have kept
   bool replayed_last_ = false;                         // by the newest micro-batch
   std::deque<std::pair<uint64_t, BatchRows>> recent_;  // compositions, for timings that come late

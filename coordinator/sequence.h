@@ -36,6 +36,9 @@ class SequenceObserver {
   virtual void OnStarted(int32_t /*cached_tokens*/) {}
   // The output of `position`, in order. False: wants no more.
   virtual bool OnResult(int32_t position, const engine::RowResult& result) = 0;
+  // After OnResult, once the next micro-batch is on its way: what was heard may be sent on, which
+  // takes time that the stages would have waited.
+  virtual void Deliver() {}
   virtual void OnEnd(EndReason reason, const absl::Status& status) = 0;  // last call
 };
 

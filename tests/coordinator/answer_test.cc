@@ -65,6 +65,8 @@ Outcome Emit(const std::vector<std::string>& pieces, std::vector<std::string> st
     engine::RowResult result;
     result.token = i < pieces.size() ? static_cast<TokenId>(i) + 1 : kEnd;
     wants_more = answer.OnResult(static_cast<int32_t>(i), result);
+    EXPECT_EQ(outcome.num_tokens, i);  // not before it is told to
+    if (wants_more) answer.Deliver();
   }
   answer.OnEnd(wants_more ? EndReason::kLength : EndReason::kStopped, absl::OkStatus());
   return outcome;

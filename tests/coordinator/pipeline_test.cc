@@ -101,5 +101,59 @@ TEST(PipelineTest, WhatRestsOnAFailedMicroBatchIsNotTaken) {
   }
 }
 
+// Sending to a client takes time, which stages need not wait.
+TEST(PipelineTest, TheNextMicroBatchGoesBeforeTheToken) {
+  struct Step {  // shared: the link notes what was sent, the observer what that was at its call
+    std::atomic<int> sent = 0, at_result = -1;
+    absl::Notification delivered;
+    int at_delivery = -1;
+  };
+  class CountingLink : public SilentLink {
+   public:
+    explicit CountingLink(std::shared_ptr<Step> step) : step_(std::move(step)) {}
+    void Submit(std::shared_ptr<const engine::MicroBatch>) override { ++step_->sent; }
+
+   private:
+    const std::shared_ptr<Step> step_;
+  };
+  class Client : public Ignored {
+   public:
+    explicit Client(std::shared_ptr<Step> step) : step_(std::move(step)) {}
+    bool OnResult(int32_t, const engine::RowResult&) override {
+      step_->at_result = step_->sent.load();
+      return true;
+    }
+    void Deliver() override {
+      step_->at_delivery = step_->sent;
+      step_->delivered.Notify();
+    }
+
+   private:
+    const std::shared_ptr<Step> step_;
+  };
+  PipelineOptions options;
+  options.scheduler.num_stages = 1;
+  options.scheduler.vocab_size = 1000;
+  options.scheduler.context_length = 256;
+  options.scheduler.num_kv_blocks = 16;
+  const auto step = std::make_shared<Step>();
+  Pipeline pipeline(options, [](const Pipeline::Failure&) {});
+  pipeline.Resume(/*epoch=*/1, /*num_stages=*/1, Scheduler::kAllLayers,
+                  std::make_shared<CountingLink>(step));
+  SequenceRequest request;
+  request.id = 1;
+  request.tokens = {5};
+  request.max_new_tokens = 2;
+  request.observer = std::make_shared<Client>(step);
+  pipeline.Submit(std::move(request));
+  while (step->sent < 1) absl::SleepFor(absl::Milliseconds(1));
+  wire::StepResult result{.batch_id = 1, .epoch = 1, .results = {}};
+  result.results.emplace_back().token = 7;
+  pipeline.OnWorkerEvent(0, result);
+  step->delivered.WaitForNotification();
+  EXPECT_EQ(step->at_result, 1);
+  EXPECT_EQ(step->at_delivery, 2);
+}
+
 }  // namespace
 }  // namespace baton::coordinator
