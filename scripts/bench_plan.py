@@ -24,7 +24,7 @@ CASES = {
     "two alike": [(1, 1), (1, 1)],
     "one at half speed": [(1, 1), (1, 0.5)],
     "three alike": [(1, 1), (1, 1), (1, 1)],
-    "three, one at half speed": [(1, 1), (1, 0.5), (1, 1)],
+    "three with one at half speed": [(1, 1), (1, 0.5), (1, 1)],
 }
 
 

@@ -568,9 +568,43 @@ def troubled_links(chaos, tls):
     return f"{counts}, {changed:.0f} changed messages found, {answers} streams of {tokens} tokens equal"
 
 
+class SlowWriters:
+    """Clients of gRPC whose request comes byte by byte, a second apart, for as long as the block lasts."""
+    # The preface, no settings, and a request whose only header has a name of 16,000 letters (RFC 9113 and 7541).
+    FIRST = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]) + (16004).to_bytes(3, "big") + bytes([1, 0, 0, 0, 0, 1])
+    THEN = bytes([0x00, 0x7f, 0x81, 0x7c]) + b"x" * 16000
+
+    def __init__(self, count, address, context):
+        self.stop, self.sockets = threading.Event(), []
+        for _ in range(count):
+            raw = socket.create_connection(address, timeout=10, source_address=("127.0.0.2", 0))
+            self.sockets.append(context.wrap_socket(raw, server_hostname="127.0.0.1"))
+            self.sockets[-1].sendall(self.FIRST)
+        self.thread = threading.Thread(target=self.write)
+
+    def write(self):
+        for byte in self.THEN:
+            for one in self.sockets:
+                with contextlib.suppress(OSError):  # the server need not bear it
+                    one.sendall(bytes([byte]))
+            if self.stop.wait(1):
+                return
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.thread.join()
+        for one in self.sockets:
+            one.close()
+
+
 def crowd(chaos):
-    """Thousands connect and say nothing, or begin a TLS handshake and go no further: others are served, and room is made again."""
-    idle, half, limit = (300, 30, 64) if chaos.quick else (2000, 200, 512)
+    """Thousands connect and say nothing, begin a TLS handshake and go no further, or write a byte a second: others are served, and room is
+    made again."""
+    idle, half, slow, limit = (300, 30, 5, 64) if chaos.quick else (2000, 200, 100, 512)
     certs = chaos.folder / "certs"
     cluster.good(cluster.run("certs", "init", "-d", certs))
     for name, role in (("head", "coordinator"), ("root", "admin")):
@@ -582,6 +616,9 @@ def crowd(chaos):
     with contextlib.suppress(ssl.SSLWantReadError):
         ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="127.0.0.1").do_handshake()
     first_words, told = hello.read(), []
+    known = ssl.create_default_context(cafile=certs / "root" / "ca.pem")
+    known.load_cert_chain(certs / "root" / "cert.pem", certs / "root" / "key.pem")
+    known.set_alpn_protocols(["h2"])
     status = chaos.wait_ready()
     ports = {"coordinator": (chaos.grpc, status["coordinator"]["pid"], limit),
              "worker": (status["workers"][0]["address"], status["workers"][0]["pid"], 512)}
@@ -589,7 +626,7 @@ def crowd(chaos):
     for name, (address, pid, most) in ports.items():
         host, port = address.rsplit(":", 1)
         before, guests, connected = figures(pid), [], 0
-        with streams:
+        with streams, SlowWriters(slow, (host, int(port)), known):
             for i in range(idle + half):
                 one = socket.create_connection((host, int(port)), timeout=10, source_address=("127.0.0.2", 0))
                 with contextlib.suppress(OSError):  # refused ones
@@ -611,7 +648,8 @@ def crowd(chaos):
         for one in guests:
             one.close()
         told.append(f"{name} {before} -> {crowded}, after {time.monotonic() - begin:.0f} s {figures(pid)}")
-    return f"{idle} idle connections and {half} half handshakes: {'; '.join(told)}; {streams.check()} streams equal"
+    return (f"{idle} idle connections, {half} half handshakes and {slow} slow writers: {'; '.join(told)}; "
+            f"{streams.check()} streams equal")
 
 
 class Clock:
