@@ -516,11 +516,15 @@ void Recovery::Watch() {
   }
 }
 
-// Workers that were lost or drained, and run again, stand ready to take over.
+// Workers that were lost or drained, and run again, stand ready to take over; those that stand ready
+// may go, too.
 void Recovery::LookForIdle(absl::Time now) {
   if (now < next_look_) return;
-  next_look_ = now + options_.look_for_lost;
-  registry_->RefreshLost(options_.ask_idle);
+  next_look_ = now + options_.look_for_idle;
+  for (const size_t worker : registry_->RefreshIdle(options_.ask_idle, options_.limits.lease)) {
+    spdlog::warn("worker {} is lost, no layers were on it: {}", registry_->entry(worker).name,
+                 registry_->reason(worker));
+  }
 }
 
 // ---- Layers move while nobody is lost
@@ -547,7 +551,7 @@ void Recovery::TakeAsk(bool serving) {
 
 // Begins the move that a change needs, if it needs one.
 absl::Status Recovery::Follow(const Change& change) {
-  registry_->RefreshLost(options_.ask_timeout);
+  registry_->RefreshIdle(options_.ask_timeout, options_.limits.lease);
   const Workers workers = FindWorkers();
   std::vector<Placement> placement = placement_;
   bool settles = !degraded_ && !change.replan;

@@ -71,7 +71,7 @@ struct RecoveryOptions {
   absl::Duration wait_for_same = absl::Milliseconds(1500);  // before a spare takes over
   absl::Duration wait_for_spare = absl::Seconds(5);         // before the survivors share
   absl::Duration heartbeat = absl::Milliseconds(500);
-  absl::Duration look_for_lost = absl::Seconds(2);      // between looks whether they are back
+  absl::Duration look_for_idle = absl::Seconds(2);      // between looks who has come, or gone
   absl::Duration ask_idle = absl::Milliseconds(250);    // how long such a look may take
   absl::Duration wait_for_pause = absl::Seconds(15);    // with taking one back, while there is work
   absl::Duration first_delay = absl::Milliseconds(50);  // between tries; doubles up to

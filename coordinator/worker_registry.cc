@@ -122,20 +122,28 @@ std::shared_ptr<wire::WorkerClient> WorkerRegistry::ClientOf(size_t worker) {
 
 void WorkerRegistry::Refresh(absl::Duration timeout) {
   const std::vector<size_t> asked = current();
-  InParallel(asked.size(), [&](size_t i) { Query(asked[i], timeout); });
+  InParallel(asked.size(), [&](size_t i) { Query(asked[i], timeout, absl::ZeroDuration()); });
 }
 
-void WorkerRegistry::RefreshLost(absl::Duration timeout) {
+std::vector<size_t> WorkerRegistry::RefreshIdle(absl::Duration timeout, absl::Duration patience) {
   std::vector<size_t> asked = current();
-  std::erase_if(asked, [this](size_t worker) { return alive(worker) && !draining(worker); });
-  InParallel(asked.size(), [&](size_t i) { Query(asked[i], timeout); });
+  std::erase_if(asked, [this](size_t worker) { return link(worker) != nullptr; });
+  std::vector<size_t> gone = asked;
+  std::erase_if(gone, [this](size_t worker) { return !alive(worker); });
+  InParallel(asked.size(), [&](size_t i) { Query(asked[i], timeout, patience); });
+  std::erase_if(gone, [this](size_t worker) { return alive(worker); });
+  return gone;
 }
 
-void WorkerRegistry::Query(size_t index, absl::Duration timeout) {
+void WorkerRegistry::Query(size_t index, absl::Duration timeout, absl::Duration patience) {
   const absl::StatusOr<wire::WorkerInfo> info = ClientOf(index)->GetInfo(timeout);
   if (!info.ok()) {
-    MarkLost(index, Message(info.status()));
-    return;
+    if (absl::IsDeadlineExceeded(info.status())) {
+      const std::lock_guard lock(mutex_);
+      const Worker& worker = *workers_[index];
+      if (worker.alive && SteadyNow() - worker.last_seen < patience) return;
+    }
+    return MarkLost(index, Message(info.status()));
   }
   // Whoever gets a stage is asked when it loads; a spare would be found out too late.
   if (is_spare(index)) {
@@ -148,6 +156,7 @@ void WorkerRegistry::Query(size_t index, absl::Duration timeout) {
   if (worker.seen.info.instance_id != info->instance_id)
     worker.draining = false;  // it is another process
   worker.alive = true;
+  worker.last_seen = SteadyNow();
   worker.seen.info = *info;
   worker.seen.reason.clear();
   if (worker.seen.state == WorkerState::kLost) worker.seen.state = WorkerState::kJoining;

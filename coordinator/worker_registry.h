@@ -68,7 +68,10 @@ class WorkerRegistry {
 
   // Asks all workers at the same time who they are; those that do not answer are lost.
   void Refresh(absl::Duration timeout);
-  void RefreshLost(absl::Duration timeout);  // the same for those that are lost or drained
+  // The same for those that have no stage: lost and drained ones may be back, idle ones may have
+  // gone, or be another process. Who was heard less than `patience` ago and does not answer may be
+  // slow. Returns those that have gone.
+  std::vector<size_t> RefreshIdle(absl::Duration timeout, absl::Duration patience);
   bool alive(size_t worker) const;
   wire::WorkerInfo info(size_t worker) const;
   std::string reason(size_t worker) const;
@@ -115,7 +118,7 @@ class WorkerRegistry {
   };
 
   std::shared_ptr<wire::WorkerClient> ClientOf(size_t worker);
-  void Query(size_t worker, absl::Duration timeout);
+  void Query(size_t worker, absl::Duration timeout, absl::Duration patience);
 
   wire::WorkerConnector* const connector_;
   mutable std::mutex mutex_;

@@ -79,9 +79,9 @@ class Answer:
 class Streams:
     """Clients that ask the same questions again and again until they are stopped."""
 
-    def __init__(self, chaos, count, tokens):
+    def __init__(self, chaos, count, tokens, lengths=(3, 40)):
         self.address, self.tokens, self.answers = chaos.http, tokens, []
-        self.prompts = [[chaos.random.randrange(3, 200) for _ in range(chaos.random.randrange(3, 40))] for _ in range(count)]
+        self.prompts = [[chaos.random.randrange(3, 200) for _ in range(chaos.random.randrange(*lengths))] for _ in range(count)]
         self.want = [a.text for a in self.once()]
 
     def once(self):
@@ -199,12 +199,15 @@ class Chaos:
     def __init__(self, folder, flags):
         self.folder, self.quick, self.minutes, self.servers, self.client = folder, flags.quick, flags.minutes, [], ()
         self.random = random.Random(flags.seed)
-        shape = {"layers": 6, "hidden": 64} if flags.quick else {"layers": 24, "hidden": 256}
-        self.model = cluster.tiny_model(folder / "tiny.gguf", context=1024, **shape)
+        self.make_model(context=1024)
+
+    def make_model(self, context):
+        shape = {"layers": 6, "hidden": 64} if self.quick else {"layers": 24, "hidden": 256}
+        self.context, self.model = context, cluster.tiny_model(self.folder / "tiny.gguf", context=context, **shape)
 
     def up(self, workers=3, spares=0, more=""):
         entry = {"address": "127.0.0.1:0", "threads": 1, "launch": "local"}
-        text = cluster.topology_text(self.model, [{"name": f"w{i}"} | entry for i in range(workers)], context=1024, sequences=8,
+        text = cluster.topology_text(self.model, [{"name": f"w{i}"} | entry for i in range(workers)], context=self.context, sequences=8,
                                      more="  http: 127.0.0.1:0\n" + f"journal: {self.folder}/journal\n" + more)
         if spares:
             text += "spares:\n" + "".join(f"  - {{name: s{i}, address: '127.0.0.1:0', threads: 1, launch: local}}\n"
@@ -341,6 +344,24 @@ def workers(chaos):
     return (f"{done} kills, {answers} streams of {tokens} tokens equal; pause p50 {share(pauses, 0.5):.2f} s, "
             f"p95 {share(pauses, 0.95):.2f} s, longest {pauses[-1] if pauses else 0:.2f} s; no KV block in use; coordinator "
             f"{before} -> {after}, workers {workers_before} -> {workers_after}")
+
+
+def long_context(chaos):
+    """The first, the middle or the last worker dies in the answer to a long prompt: who comes after it still has what it computed."""
+    length, tokens, victims = (700, 300, ("w0",)) if chaos.quick else (6000, 600, ("w0", "w1", "w2", "w0", "w1", "w2"))
+    chaos.make_model(context=8192)
+    chaos.up()
+    streams, told = Streams(chaos, 1, tokens, lengths=(length, length + 1)), []
+    for victim in victims:
+        streams.once()  # so that the next one begins at once
+        with streams:
+            time.sleep(0.2 if chaos.quick else 1.5)
+            pid = next(w["pid"] for w in chaos.alive(chaos.wait_ready()) if w["name"] == victim)
+            moment = time.monotonic()
+            chaos.kill([pid])
+        gaps = [end - max(begin, moment) for _, a in streams.answers for begin, end in zip(a.times, a.times[1:]) if end > moment]
+        told.append(f"{victim} {max(gaps):.1f} s" if gaps else f"{victim} between answers")
+    return f"a prompt of {length}, pauses {', '.join(told)}; {streams.check()} answers of {tokens} tokens equal"
 
 
 def stopped(chaos):
@@ -757,7 +778,7 @@ def soak(chaos):
             f"medians of the middle and last third {early} -> {late}")
 
 
-SCENARIOS = {f.__name__: f for f in (workers, stopped, coordinator, rolling, upgrade, mixed, links, clock, crowd, soak)}
+SCENARIOS = {f.__name__: f for f in (workers, long_context, stopped, coordinator, rolling, upgrade, mixed, links, clock, crowd, soak)}
 
 
 def main():

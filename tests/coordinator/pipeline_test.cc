@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 
 namespace baton::coordinator {
 namespace {
@@ -35,12 +36,12 @@ TEST(PipelineTest, AStageIsWaitedForAsLongAsItReadsItsDisk) {
   options.scheduler.context_length = 256;
   options.scheduler.num_kv_blocks = 16;
   options.step_deadline = 10 * kBeat;
-  absl::Notification failed;
-  Pipeline::Failure failure;
-  Pipeline pipeline(options, [&](const Pipeline::Failure& why) {
-    failure = why;
-    failed.Notify();
-  });
+  std::promise<Pipeline::Failure> fails;
+  std::future<Pipeline::Failure> failed = fails.get_future();
+  const auto fails_within = [&](absl::Duration time) {
+    return failed.wait_for(absl::ToChronoNanoseconds(time)) == std::future_status::ready;
+  };
+  Pipeline pipeline(options, [&](const Pipeline::Failure& why) { fails.set_value(why); });
   pipeline.Resume(/*epoch=*/1, /*num_stages=*/1, Scheduler::kAllLayers,
                   std::make_shared<SilentLink>());
   SequenceRequest request;
@@ -54,12 +55,12 @@ TEST(PipelineTest, AStageIsWaitedForAsLongAsItReadsItsDisk) {
   for (int i = 0; i < 30; ++i) {
     beat.major_faults += 3;
     pipeline.OnWorkerEvent(0, beat);
-    ASSERT_FALSE(failed.WaitForNotificationWithTimeout(kBeat)) << failure.status;
+    ASSERT_FALSE(fails_within(kBeat)) << failed.get().status;
   }
   // It lives, but gets nowhere.
-  for (int i = 0; i < 1000 && !failed.WaitForNotificationWithTimeout(kBeat); ++i)
-    pipeline.OnWorkerEvent(0, beat);
-  ASSERT_TRUE(failed.HasBeenNotified());
+  for (int i = 0; i < 1000 && !fails_within(kBeat); ++i) pipeline.OnWorkerEvent(0, beat);
+  ASSERT_TRUE(fails_within(absl::ZeroDuration()));
+  const Pipeline::Failure failure = failed.get();
   EXPECT_TRUE(absl::IsDeadlineExceeded(failure.status)) << failure.status;
   EXPECT_EQ(failure.stage, 0);
 }
@@ -104,9 +105,7 @@ TEST(PipelineTest, WhatRestsOnAFailedMicroBatchIsNotTaken) {
 // Sending to a client takes time, which stages need not wait.
 TEST(PipelineTest, TheNextMicroBatchGoesBeforeTheToken) {
   struct Step {  // shared: the link notes what was sent, the observer what that was at its call
-    std::atomic<int> sent = 0, at_result = -1;
-    absl::Notification delivered;
-    int at_delivery = -1;
+    std::atomic<int> sent = 0, at_result = -1, at_delivery = -1;
   };
   class CountingLink : public SilentLink {
    public:
@@ -123,10 +122,7 @@ TEST(PipelineTest, TheNextMicroBatchGoesBeforeTheToken) {
       step_->at_result = step_->sent.load();
       return true;
     }
-    void Deliver() override {
-      step_->at_delivery = step_->sent;
-      step_->delivered.Notify();
-    }
+    void Deliver() override { step_->at_delivery = step_->sent.load(); }
 
    private:
     const std::shared_ptr<Step> step_;
@@ -150,7 +146,7 @@ TEST(PipelineTest, TheNextMicroBatchGoesBeforeTheToken) {
   wire::StepResult result{.batch_id = 1, .epoch = 1, .results = {}};
   result.results.emplace_back().token = 7;
   pipeline.OnWorkerEvent(0, result);
-  step->delivered.WaitForNotification();
+  while (step->at_delivery < 0) absl::SleepFor(absl::Milliseconds(1));
   EXPECT_EQ(step->at_result, 1);
   EXPECT_EQ(step->at_delivery, 2);
 }

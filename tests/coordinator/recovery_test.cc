@@ -150,7 +150,7 @@ class RecoveryTest : public ::testing::Test {
     options_.first_delay = absl::Milliseconds(5);
     options_.longest_delay = absl::Milliseconds(50);
     options_.heartbeat = absl::Milliseconds(20);
-    options_.look_for_lost = absl::Milliseconds(50);
+    options_.look_for_idle = absl::Milliseconds(50);
     recovery_ = std::make_unique<Recovery>(options_, registry_.get(), pipeline_.get(), &placer_);
     recovery_->Start();
   }
@@ -397,6 +397,30 @@ TEST_F(RecoveryTest, SpareTakesOver) {
   EXPECT_EQ(stream->tokens(), FakeContinuation(FakePrompt(100, 1), 100));
   EXPECT_EQ(cluster_.loads(addresses_[2]), 1);
   EXPECT_EQ(cluster_.loads(addresses_[0]), 1);
+}
+
+TEST_F(RecoveryTest, ASpareThatGoesIsMissed) {
+  Build(2, 1);
+  ExpectReady();
+  const auto spare = [this] { return registry_->Snapshot()[2]; };
+  const auto becomes = [&](WorkerState state) {
+    for (int i = 0; i < 1000 && spare().state != state; ++i) absl::SleepFor(absl::Milliseconds(5));
+    return spare().state == state;
+  };
+  ASSERT_TRUE(becomes(WorkerState::kReady));
+  const std::string first = spare().info.instance_id;
+  cluster_.Kill(addresses_[2]);
+  EXPECT_TRUE(becomes(WorkerState::kLost));
+  EXPECT_EQ(spare().info.pid, 0);
+  cluster_.Restart(addresses_[2]);
+  EXPECT_TRUE(becomes(WorkerState::kReady));
+  EXPECT_NE(spare().info.instance_id, first);
+  // One that is only slow is not.
+  cluster_.Stop(addresses_[2]);
+  absl::SleepFor(options_.ask_idle + 5 * options_.look_for_idle);
+  EXPECT_EQ(spare().state, WorkerState::kReady);
+  cluster_.Continue(addresses_[2]);
+  EXPECT_EQ(recovery_->snapshot().losses, 0u);
 }
 
 TEST_F(RecoveryTest, SurvivorsShareTheLayers) {

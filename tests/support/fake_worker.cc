@@ -410,7 +410,8 @@ class FakeClient : public wire::WorkerClient {
  private:
   absl::StatusOr<std::shared_ptr<FakeCluster::Worker>> Reach(absl::Duration timeout) {
     auto worker = cluster_->Find(address_);
-    if (worker == nullptr || !worker->Answers(timeout)) return Unavailable("connection refused");
+    if (worker == nullptr) return Unavailable("connection refused");
+    if (!worker->Answers(timeout)) return DeadlineExceeded("no answer");
     return worker;
   }
 
