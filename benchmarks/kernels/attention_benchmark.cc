@@ -1,6 +1,5 @@
 // Speed of decode's attention on each instruction set of this machine, one thread: GB/s of keys and
-// values read from memory by the query heads of one KV head. ReadMemory (matmul_benchmark.cc) is
-// the bound.
+// values read from memory by the query heads of one KV head. `baton bench -t 1` says what bounds it.
 #include <benchmark/benchmark.h>
 
 #include <cstring>

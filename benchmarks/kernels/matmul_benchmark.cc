@@ -1,6 +1,6 @@
 // Speed of each weight type's matmul on each instruction set of this machine, one thread: GOP/s,
-// and for one row the GB/s of weights read from memory. Run with --benchmark_filter=avx2/Q4_0, for
-// example.
+// and for one row the GB/s of weights read from memory, which `baton bench -t 1` says the bound of.
+// Run with --benchmark_filter=avx2/Q4_0, for example.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -72,21 +72,6 @@ void RunMatMul(benchmark::State& state, const KernelSet& set, QuantType type, in
   state.counters["GB/s"] =
       benchmark::Counter(1e-9 * static_cast<double>(weight.size()), per_second);
 }
-
-// What a plain loop reads from memory: the bound of one row.
-void ReadMemory(benchmark::State& state) {
-  std::vector<uint64_t> data(32 << 20, 1);
-  for (auto _ : state) {
-    uint64_t sums[8] = {};
-    for (size_t i = 0; i < data.size(); i += 8) {
-      for (int j = 0; j < 8; ++j) sums[j] += data[i + j];
-    }
-    benchmark::DoNotOptimize(sums);
-  }
-  state.counters["GB/s"] = benchmark::Counter(8e-9 * static_cast<double>(data.size()),
-                                              benchmark::Counter::kIsIterationInvariantRate);
-}
-BENCHMARK(ReadMemory);
 
 const bool kRegistered = [] {
   for (const Isa& isa : KnownIsas()) {
