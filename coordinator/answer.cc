@@ -56,7 +56,8 @@ bool Answer::Add(const engine::RowResult& result) {
 }
 
 void Answer::Deliver() {
-  for (GenerationChunk& chunk : std::exchange(undelivered_, {})) Send(std::move(chunk));
+  for (GenerationChunk& chunk : undelivered_) Send(std::move(chunk));
+  undelivered_.clear();
 }
 
 void Answer::OnEnd(EndReason reason, const absl::Status& status) {

@@ -521,7 +521,11 @@ void Recovery::Watch() {
 void Recovery::LookForIdle(absl::Time now) {
   if (now < next_look_) return;
   next_look_ = now + options_.look_for_idle;
-  for (const size_t worker : registry_->RefreshIdle(options_.ask_idle, options_.limits.lease)) {
+  AskIdle(options_.ask_idle);
+}
+
+void Recovery::AskIdle(absl::Duration timeout) {
+  for (const size_t worker : registry_->RefreshIdle(timeout, options_.limits.lease)) {
     spdlog::warn("worker {} is lost, no layers were on it: {}", registry_->entry(worker).name,
                  registry_->reason(worker));
   }
@@ -551,7 +555,7 @@ void Recovery::TakeAsk(bool serving) {
 
 // Begins the move that a change needs, if it needs one.
 absl::Status Recovery::Follow(const Change& change) {
-  registry_->RefreshIdle(options_.ask_timeout, options_.limits.lease);
+  AskIdle(options_.ask_timeout);
   const Workers workers = FindWorkers();
   std::vector<Placement> placement = placement_;
   bool settles = !degraded_ && !change.replan;

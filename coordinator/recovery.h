@@ -170,6 +170,7 @@ class Recovery {
   void OnEvent(size_t worker, int32_t stage, uint64_t epoch, wire::WorkerEvent event);
   void Watch();
   void LookForIdle(absl::Time now);
+  void AskIdle(absl::Duration timeout);
   void TakeAsk(bool serving);
   absl::Status Follow(const Change& change);
   void UndoAsk(const absl::Status& status);

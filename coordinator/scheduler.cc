@@ -465,8 +465,8 @@ absl::Status Scheduler::OnResults(uint64_t batch_id, std::span<const RowResult> 
 }
 
 void Scheduler::Deliver() {
-  for (const std::shared_ptr<SequenceObserver>& observer : std::exchange(undelivered_, {}))
-    observer->Deliver();
+  for (const std::shared_ptr<SequenceObserver>& observer : undelivered_) observer->Deliver();
+  undelivered_.clear();
 }
 
 // Guesses are not counted: whether they are right is not known yet.
@@ -487,6 +487,7 @@ void Scheduler::ApplyResults(const Part& part, std::span<const RowResult> result
   // A chunk before the last known token, as in a replay: guesses may be on their way behind it.
   if (results.empty()) return;
   sequence->failures = 0;
+  undelivered_.push_back(sequence->request.observer);
   const std::vector<TokenId> draft = std::exchange(sequence->draft, {});
   size_t accepted = 0;
   for (size_t i = 0; i < results.size(); ++i) {
@@ -513,7 +514,6 @@ bool Scheduler::ApplyResult(Sequence* sequence, int32_t position, const RowResul
     sequence->tokens.push_back(result.token);
     ++stats_.new_tokens;
   }
-  undelivered_.push_back(sequence->request.observer);
   if (!sequence->request.observer->OnResult(position, result)) {
     ++stats_.finished;
     End(sequence, EndReason::kStopped, absl::OkStatus());
